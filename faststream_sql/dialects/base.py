@@ -1,0 +1,190 @@
+"""What a dialect gives the engine: whole statements, compiled once per table, and how to bind values to them. Pure text, no I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, TypeAlias
+
+from faststream_sql.dialects.template import Param
+from faststream_sql.dialects.times import TimeCodec
+from faststream_sql.table.catalogue import ColumnFacts, IndexFacts
+from faststream_sql.table.table import QueueTable
+
+Bound: TypeAlias = tuple[str, Sequence[object]]
+"""A text and the values bound to it, as a driver takes them."""
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnTypes:
+    """What the columns of a table turned out to be, by role (or, for a plain column, by its name)."""
+
+    sql: Mapping[str, str]
+    """The type of each column as the database spells it."""
+    times: Mapping[str, TimeCodec]
+    """How each time column writes a moment."""
+    attempt_max: int
+    """The largest value of the attempt column: counting stops there."""
+    payload: str
+    """`binary`, `text` or `json`."""
+    headers: str
+    """`binary`, `text` or `json`."""
+    id_form: str = "native"
+    """How an id is bound: `native`, or `text` for a UUID that the database keeps as text."""
+    claim_index: str | None = None
+    """The name of the index that serves the claim; None where there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """One statement: its purpose (for messages), its text, and its values in the order in which they are bound."""
+
+    purpose: str
+    text: str
+    params: tuple[Param, ...]
+    times: Mapping[str, TimeCodec] = field(default_factory=dict)
+
+    def bind(self, values: Mapping[str, object]) -> Bound:
+        """The text with its values. A moment (`:now@retry_after`) is written as its column stores it; the rest is passed as it is."""
+        args: list[object] = []
+        for name, column in self.params:
+            value = values[name]
+            if column is not None and value is not None:
+                value = self.times[column].encode(value)  # type: ignore[arg-type]
+            args.append(value)
+        return self.text, args
+
+
+@dataclass(frozen=True, slots=True)
+class GroupStatement:
+    """One statement for several rows at once: each row is a tuple of the values named in `fields`, already in the columns' own form.
+
+    `pack` turns the rows into the text and the values of one call, as the dialect can (arrays, a JSON text, repeated placeholders).
+    """
+
+    purpose: str
+    fields: tuple[str, ...]
+    pack: Callable[[Sequence[tuple[object, ...]]], Bound]
+    most: int = 1000
+    """How many rows one call takes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Once:
+    """One statement does it and returns the rows."""
+
+    statement: Statement
+
+
+@dataclass(frozen=True, slots=True)
+class SelectThenWrite:
+    """Where no statement can both change rows and return them: select (and lock), then write what was found, in one transaction.
+
+    Each of `writes` takes the selected ids as `:ids`, packed by `pack_ids`, beside the values of the select.
+    """
+
+    select: Statement
+    writes: tuple[Statement, ...]
+    pack_ids: Callable[[Sequence[object]], object]
+
+
+Plan: TypeAlias = Once | SelectThenWrite
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSelectThenWrite:
+    """The same for several rows whose proof of ownership is checked: lock and return the ids still owned, then write those rows."""
+
+    purpose: str
+    fields: tuple[str, ...]
+    select: Callable[[Sequence[tuple[object, ...]]], Bound]
+    write: Callable[[Sequence[tuple[object, ...]], Sequence[object]], Bound]
+    """Takes the rows and the ids that the select returned."""
+
+
+GroupPlan: TypeAlias = GroupStatement | GroupSelectThenWrite
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseStatements:
+    """The statements of the lease form. `claim` returns the rows as they stood before it: the columns of `claimed`, in that order.
+
+    A proof of ownership is (id, attempt, expiry): `*_many` take it as the fields of each row and skip rows that somebody holds; `*_one`
+    take `:id`, `:attempt`, `:confirmed` and `:sent` and wait for the row.
+    """
+
+    claimed: tuple[str, ...]
+    claim: Plan
+    renew_many: GroupPlan
+    renew_one: Statement
+    finish_many: GroupPlan
+    finish_one: Statement
+    nack_many: GroupPlan
+    nack_one: Statement
+    release_many: GroupPlan
+    bury: Plan | None
+    """Moves one row into the dead letter group (`:dead`), or into a dead letter table; None where there is neither."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowLockStatements:
+    """The statements of the row lock form: all but `claim` run in the transaction that holds the row's lock.
+
+    `finish_inline` makes the whole last round trip of an acknowledged row, for an id that is safe to write into the text: settle, prove that
+    a row was there (an error where it was not), commit, and open the next transaction. None where the dialect has no such text.
+    """
+
+    claimed: tuple[str, ...]
+    claim: Statement
+    finish: Statement
+    nack: Statement
+    bury: Statement | None
+    commit_and_begin: Callable[[str | None], str]
+    """Ends the transaction and opens the next one, in one simple query."""
+    finish_inline: Callable[[object, str | None], str] | None
+
+
+class Dialect(Protocol):
+    """Everything that differs between databases in the text of a statement. One file implements it for each database."""
+
+    name: str
+    product: str
+    """The server's name in messages."""
+    floors: Mapping[str, tuple[int, ...]]
+    """The oldest server version for each form."""
+
+    def quote(self, name: str) -> str:
+        """The identifier, quoted, whatever is in it. Raises DeclarationError for one that the database cannot hold."""
+        ...
+
+    def types(self, table: QueueTable, facts: Sequence[ColumnFacts], indexes: Sequence[IndexFacts]) -> ColumnTypes:
+        """Judge the columns and indexes found. Raises SchemaError, with the DDL that mends it, for one that cannot serve its role."""
+        ...
+
+    def recommended_types(self, table: QueueTable) -> ColumnTypes:
+        """The types that `ddl` creates."""
+        ...
+
+    def insert(self, table: QueueTable, types: ColumnTypes, columns: Sequence[str]) -> Statement:
+        """Insert one row. `columns` names roles and plain columns; the statement takes a value `:c0`, `:c1`, … for each. Returns the id."""
+        ...
+
+    def insert_many(self, table: QueueTable, types: ColumnTypes, columns: Sequence[str]) -> GroupStatement:
+        """Insert many rows, each a tuple of the columns' values. Returns the ids in the order of the rows."""
+        ...
+
+    def lease(self, table: QueueTable, types: ColumnTypes, dead: QueueTable | None) -> LeaseStatements:
+        """The lease form. `dead` is the table that a dead letter moves to, where the table has no group."""
+        ...
+
+    def row_lock(self, table: QueueTable, types: ColumnTypes, dead: QueueTable | None) -> RowLockStatements:
+        """The row lock form. Raises DeclarationError, with the way out, where the database has no row locks."""
+        ...
+
+    def ddl(self, table: QueueTable) -> tuple[str, ...]:
+        """The recommended table and indexes, each an `IF NOT EXISTS` statement."""
+        ...
+
+    def missing_index(self, table: QueueTable, indexes: Sequence[IndexFacts]) -> str | None:
+        """The DDL of the claim's index where no index serves it, else None."""
+        ...

@@ -1,0 +1,67 @@
+"""What every dialect's DDL and checks share: names of indexes, the columns of a move, the words of a complaint."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from faststream_sql.dialects.template import listed
+from faststream_sql.errors import SchemaError
+from faststream_sql.table.catalogue import ColumnFacts, IndexFacts
+from faststream_sql.table.table import QueueTable
+
+NOT_NULL_ROLES = ("group", "priority", "retry_after", "attempt")
+"""A NULL in one of these would never be claimed, or would sort differently by database."""
+
+
+def index_name(table: QueueTable) -> str:
+    """The name of the recommended index for the claim."""
+    return f"{table.name}_claim"
+
+
+def claim_index(table: QueueTable, indexes: Sequence[IndexFacts], lead: Sequence[str] | None = None) -> str | None:
+    """The name of an index that begins with the columns that a claim walks (`lead`, or the recommended order), or None."""
+    wanted = tuple(lead if lead is not None else [column.name for column in table.index_columns])
+    return next((index.name for index in indexes if index.columns[: len(wanted)] == wanted), None)
+
+
+def dead_letter_columns(table: QueueTable, dead: QueueTable, quote: Callable[[str], str]) -> tuple[str, str]:
+    """The column list of an insert into the dead letter table, and the marks of the values that fill it, in the same order.
+
+    A role goes to the same role and a plain column to its own name. A lease ends with the move, and a form that counts the attempt at its
+    claim writes back the attempt that the failed delivery read.
+    """
+    roles = [(dead.roles()[role].name, role) for role in table.roles() if role in dead.roles()]
+    marks = {"locked_until": "NULL", "attempt": "{attempt}" if table.form == "row_lock" else ":delivered"}
+    columns = [quote(name) for name, _ in roles] + [quote(column.name) for column in table.columns]
+    values = [marks.get(role, f"{{{role}}}") for _, role in roles] + [quote(column.name) for column in table.columns]
+    return listed(columns), listed(values)
+
+
+def find_columns(table: QueueTable, facts: Sequence[ColumnFacts]) -> dict[str, ColumnFacts]:
+    """The facts of each role and plain column. Raises SchemaError naming every column that is missing."""
+    if not facts:
+        msg = f"table {table.qualified_name!r} does not exist: create it in a migration that runs before the broker starts"
+        raise SchemaError(msg)
+    by_name = {fact.name: fact for fact in facts}
+    named = {**{role: column.name for role, column in table.roles().items()}, **{column.name: column.name for column in table.columns}}
+    missing = [f"{name!r} ({key})" if key != name else repr(name) for key, name in named.items() if name not in by_name]
+    if missing:
+        msg = (
+            f"table {table.qualified_name!r} has no column {', '.join(missing)}: it is of another release than the description. "
+            f"Its columns are {', '.join(sorted(by_name))}"
+        )
+        raise SchemaError(msg)
+    return {key: by_name[name] for key, name in named.items()}
+
+
+def refuse_null(table: QueueTable, role: str, fact: ColumnFacts, ddl: str) -> None:
+    """Raises SchemaError for a nullable column whose NULL would never be claimed."""
+    if role in NOT_NULL_ROLES and fact.nullable:
+        msg = f"column {fact.name!r} ({role}) of table {table.qualified_name!r} may be NULL, and such a row would never be claimed in order: {ddl}"
+        raise SchemaError(msg)
+
+
+def refuse_type(table: QueueTable, role: str, fact: ColumnFacts, wanted: str, ddl: str) -> SchemaError:
+    """The error for a column of a type that cannot serve its role."""
+    msg = f"column {fact.name!r} ({role}) of table {table.qualified_name!r} is {fact.type}, which cannot serve: it must be {wanted}. {ddl}"
+    return SchemaError(msg)

@@ -1,0 +1,58 @@
+"""Where the engine reads the time and how it waits: the one seam by which tests hold time still."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from datetime import datetime, timezone
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """A source of time for claims, leases, delays and waits. One's own needs these four methods."""
+
+    def now(self) -> datetime:
+        """The present moment: aware, in UTC. Written into rows and compared with them."""
+        ...
+
+    def monotonic(self) -> float:
+        """Seconds on a scale that never steps back: for the age of a lease and for waits."""
+        ...
+
+    async def sleep(self, seconds: float) -> None:
+        """Return after `seconds` seconds of this clock."""
+        ...
+
+    async def wait(self, event: asyncio.Event, seconds: float | None) -> bool:
+        """Wait for the event, at most `seconds` seconds (None: without limit). Whether the event came."""
+        ...
+
+
+class SystemClock:
+    """The host's clock. Waits run on the running loop's own time."""
+
+    def now(self) -> datetime:
+        return datetime.now(timezone.utc)
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+    async def wait(self, event: asyncio.Event, seconds: float | None) -> bool:
+        return await wait_event(event, seconds)
+
+    def __repr__(self) -> str:
+        return "SystemClock()"
+
+
+async def wait_event(event: asyncio.Event, seconds: float | None) -> bool:
+    """Wait for the event, at most `seconds` seconds of the running loop's time. Whether the event came."""
+    if event.is_set():
+        return True
+    try:
+        await asyncio.wait_for(event.wait(), seconds)
+    except (TimeoutError, asyncio.TimeoutError):  # two classes until Python 3.11
+        return False
+    return True

@@ -1,0 +1,77 @@
+"""A delivery: one row in work."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from faststream_sql.engine.outcome import Outcome
+
+
+class Delivery:
+    """One row in work, from its claim to its settlement.
+
+    The first outcome settles it; later ones change nothing. `hold` is what the form keeps to prove that the row is still its own.
+    """
+
+    __slots__ = ("_settle", "attempt", "error", "group", "headers", "hold", "key", "lease_lost", "message", "outcome", "payload", "row", "row_id", "suspect")
+
+    def __init__(
+        self,
+        *,
+        key: object,
+        row_id: object,
+        group: str | None,
+        attempt: int | None,
+        row: Mapping[str, Any],
+        payload: object,
+        headers: object,
+        suspect: bool,
+        hold: Any,
+        settle: Callable[[Delivery, Outcome], Awaitable[None]],
+    ) -> None:
+        self.key = key
+        """The id as the driver returns it: what statements are bound with."""
+        self.row_id = row_id
+        """The id as the table's description types it."""
+        self.group = group
+        self.attempt = attempt
+        """How often the row has been delivered, this time included; None where the table does not count."""
+        self.row = row
+        """The row's values by role, or by name for a plain column, as they stood before the claim."""
+        self.payload = payload
+        self.headers = headers
+        self.suspect = suspect
+        """Whether the row's last worker may have died of it: its lease had ended unsettled."""
+        self.hold = hold
+        self.outcome: Outcome | None = None
+        self.error: BaseException | None = None
+        """The error that the handler did not answer, for the backoff."""
+        self.lease_lost = False
+        """Whether the row was found to be no longer this delivery's own; its settlement is then void."""
+        self.message: Any = None
+        """What the caller of the engine made of the delivery, kept for it here."""
+        self._settle = settle
+
+    async def settle(self, outcome: Outcome) -> None:
+        """Settle the row; returns when the settlement is committed.
+
+        Raises LeaseLostError where the row is no longer this delivery's own (nothing was changed), or the DatabaseError that a settlement
+        kept meeting until its lease ended. Does nothing for a delivery that has an outcome already.
+        """
+        if self.outcome is None:
+            self.outcome = outcome
+            await self._settle(self, outcome)
+
+    def __repr__(self) -> str:
+        return f"<Delivery of row {self.row_id!r} of {self.group!r}, attempt {self.attempt}, {self.outcome or 'in work'}>"
+
+
+def settled_by(future: asyncio.Future[None], error: BaseException | None = None) -> None:
+    """Give a waiter its result; a waiter that was cancelled wants none."""
+    if not future.done():
+        if error is None:
+            future.set_result(None)
+        else:
+            future.set_exception(error)

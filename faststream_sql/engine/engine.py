@@ -1,0 +1,204 @@
+"""The engine: one pool, one dialect, one clock, and the subscriptions and publishes that share them. It knows nothing of FastStream."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from faststream_sql.dialects import dialect_for
+from faststream_sql.dialects.base import Dialect
+from faststream_sql.drivers.base import Connection, Pool, Server, Use
+from faststream_sql.engine.clock import Clock
+from faststream_sql.engine.delivery import Delivery
+from faststream_sql.engine.forms.base import Log
+from faststream_sql.engine.options import SubscriptionOptions
+from faststream_sql.engine.publish import NewRow, Values, row_values
+from faststream_sql.engine.startup import open_table, prepare_one
+from faststream_sql.engine.subscription import Subscription
+from faststream_sql.engine.tables import OpenTable
+from faststream_sql.engine.wakeup import WakeupHub
+from faststream_sql.engine.worker import Deliver
+from faststream_sql.errors import ClosedError, SQLBrokerError
+from faststream_sql.table.table import QueueTable
+
+OnLeaseLost = Callable[[Delivery], Awaitable[None] | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineSettings:
+    """What subscriptions take where they set nothing themselves. All in seconds."""
+
+    lease_seconds: int = 30
+    poll_seconds: float = 1.0
+    command_timeout_seconds: float = 30.0
+
+
+class Engine:
+    """Claims, settles and publishes rows of one database.
+
+    The engine closes the pool that it was given; a pool of the service's own is closed only in name (its driver sees to that).
+    """
+
+    def __init__(self, *, pool: Pool, clock: Clock, settings: EngineSettings, log: Log, on_lease_lost: OnLeaseLost | None = None) -> None:
+        self.pool = pool
+        self.clock = clock
+        self.settings = settings
+        self.log = log
+        self.wakeups = WakeupHub()
+        self._on_lease_lost = on_lease_lost
+        self._server: Server | None = None
+        self._dialect: Dialect | None = None
+        self._tables: dict[QueueTable, OpenTable] = {}
+        self._hooks: set[asyncio.Task[None]] = set()
+        self._subscriptions: list[Subscription] = []
+
+    @property
+    def server(self) -> Server:
+        """What the pool found. Raises ClosedError before `open`."""
+        if self._server is None:
+            msg = "the broker is not connected: call connect() or start() first"
+            raise ClosedError(msg)
+        return self._server
+
+    @property
+    def dialect(self) -> Dialect:
+        """The dialect of the server. Raises ClosedError before `open`."""
+        if self._dialect is None:
+            msg = "the broker is not connected: call connect() or start() first"
+            raise ClosedError(msg)
+        return self._dialect
+
+    async def open(self) -> None:
+        """Connect and learn which server it is. Raises UnavailableError, with no credential in it."""
+        server = await self.pool.open()
+        self._dialect = dialect_for(server.product)
+        self._server = server
+
+    async def close(self, timeout_seconds: float) -> None:
+        """Close the pool, within the timeout. Subscriptions are stopped before. Safe to call twice."""
+        self._server = None
+        self._tables.clear()
+        for hook in self._hooks:
+            hook.cancel()
+        await self.pool.close(timeout_seconds)
+
+    # --- subscriptions ---------------------------------------------------------------------------------------------------------------
+
+    def subscription(self, *, name: str, table: QueueTable, options: SubscriptionOptions, deliver: Deliver) -> Subscription:
+        """A subscription of `name`, not started. `deliver` is awaited with each delivery; what it leaves unsettled is tried again."""
+        return Subscription(self, name=name, table=table, options=options, deliver=deliver)
+
+    async def open_table(self, table: QueueTable, who: str, purpose: str) -> OpenTable:
+        """The table with its types, read once. Raises SchemaError, naming who asked and for which statement."""
+        found = self._tables.get(table)
+        if found is None:
+            found = self._tables[table] = await open_table(self.pool, self.dialect, table, who, purpose)
+        return found
+
+    def lease_lost(self, delivery: Delivery) -> None:
+        """A row was found to be no longer its delivery's own: log it, and call the hook."""
+        self.log(logging.WARNING, f"row {delivery.row_id!r} of {delivery.group!r}, attempt {delivery.attempt}, is no longer ours: its settlement is void")
+        if self._on_lease_lost is None:
+            return
+        hook = asyncio.get_running_loop().create_task(self._run_hook(self._on_lease_lost, delivery))
+        self._hooks.add(hook)
+        hook.add_done_callback(self._hooks.discard)
+
+    async def _run_hook(self, hook: OnLeaseLost, delivery: Delivery) -> None:
+        try:
+            answer = hook(delivery)
+            if inspect.isawaitable(answer):
+                await answer
+        except Exception as error:
+            self.log(logging.ERROR, "on_lease_lost raised", error)
+
+    # --- publishing ------------------------------------------------------------------------------------------------------------------
+
+    async def check_publish(self, name: str, table: QueueTable) -> None:
+        """Prepare the insert of a publisher. Raises SchemaError with the publisher's name."""
+        who = f"publisher {name!r}"
+        opened = await self.open_table(table, who, "insert")
+        columns = tuple(role for role, column in table.roles().items() if not column.generated and role not in ("processed_at", "locked_until"))
+        async with self.pool.connection(Use.STATEMENT, f"start of {who}") as connection:
+            await prepare_one(connection, opened.insert(columns).text, table, who, "insert")
+
+    async def insert(self, table: QueueTable, rows: Sequence[NewRow], *, connection: object | None = None) -> list[object]:
+        """Insert rows and return their ids, in order. One row is one statement; many go out in few.
+
+        `connection` is the caller's, with the caller's transaction: it is used and left as it is, and an error of the database goes to the
+        caller as it came; nobody is woken, since only the caller knows when it commits. Without it the rows are committed on return.
+
+        Raises ValueError or DeclarationError for a row that the table cannot take, and DatabaseError, PoolTimeoutError, ClosedError.
+        """
+        opened = await self.open_table(table, f"publish into {table.qualified_name!r}", "insert")
+        if connection is not None:
+            ids, _ = await self._write(await self.pool.borrow(connection), opened, rows)
+            return ids
+        async with self.pool.connection(Use.STATEMENT, f"publish into {table.qualified_name!r}") as own:
+            if len(rows) == 1:
+                ids, dues = await self._write(own, opened, rows)
+            else:
+                await own.begin()
+                try:
+                    ids, dues = await self._write(own, opened, rows)
+                except BaseException:
+                    if not own.broken:
+                        await own.rollback()
+                    raise
+                await own.commit()
+        for row, due in zip(rows, dues, strict=True):
+            self.wakeups.published(table, row.group, due)
+        return ids
+
+    async def _write(self, connection: Connection, opened: OpenTable, rows: Sequence[NewRow]) -> tuple[list[object], list[datetime | None]]:
+        now = self.clock.now()
+        values = [row_values(opened, row, now) for row in rows]
+        ids: list[object] = []
+        for columns, batch in _runs_of_columns(values):
+            ids += await self._write_batch(connection, opened, columns, batch)
+        return ids, [value.due for value in values]
+
+    async def _write_batch(self, connection: Connection, opened: OpenTable, columns: tuple[str, ...], batch: Sequence[Values]) -> list[object]:
+        if len(batch) == 1:
+            text, args = opened.insert(columns).bind({f"c{n}": value for n, value in enumerate(batch[0].values)})
+            return [row[0] for row in await connection.fetch(text, args)]
+        many = opened.insert_many(columns)
+        ids: list[object] = []
+        for start in range(0, len(batch), many.most):
+            text, args = many.pack([value.values for value in batch[start : start + many.most]])
+            ids += [row[0] for row in await connection.fetch(text, args)]
+        return sorted(ids) if opened.table.id.generated and opened.table.id_type is int else ids  # type: ignore[type-var]
+
+    async def create_tables(self, tables: Sequence[QueueTable]) -> None:
+        """Create the tables and their indexes where they are missing, for quickstarts and tests."""
+        async with self.pool.connection(Use.STATEMENT, "create_tables") as connection:
+            for table in dict.fromkeys(tables):
+                for text in self.dialect.ddl(table):
+                    await connection.script(text)
+
+    async def ping(self, timeout_seconds: float) -> bool:
+        """Whether a statement runs within the timeout. Never raises."""
+        try:
+            await asyncio.wait_for(self._select_one(timeout_seconds), timeout_seconds)
+        except (SQLBrokerError, TimeoutError, asyncio.TimeoutError):
+            return False
+        return True
+
+    async def _select_one(self, timeout_seconds: float) -> None:
+        async with self.pool.connection(Use.STATEMENT, "ping") as connection:
+            await connection.fetch("SELECT 1", timeout=timeout_seconds)
+
+
+def _runs_of_columns(values: Sequence[Values]) -> list[tuple[tuple[str, ...], list[Values]]]:
+    """Neighbouring rows with the same columns, together."""
+    runs: list[tuple[tuple[str, ...], list[Values]]] = []
+    for value in values:
+        if runs and runs[-1][0] == value.columns:
+            runs[-1][1].append(value)
+        else:
+            runs.append((value.columns, [value]))
+    return runs

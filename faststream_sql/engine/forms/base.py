@@ -1,0 +1,159 @@
+"""What the worker asks of a form, and what the forms share: reading a claimed row, running a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+from uuid import UUID
+
+from typing_extensions import assert_never
+
+from faststream_sql.dialects.base import Bound, GroupPlan, GroupSelectThenWrite, GroupStatement, Once, Plan, SelectThenWrite
+from faststream_sql.drivers.base import Connection, Pool, Query, Row
+from faststream_sql.engine.clock import Clock
+from faststream_sql.engine.delivery import Delivery
+from faststream_sql.engine.outcome import Limit, Outcome
+from faststream_sql.engine.tables import OpenTable
+
+
+class Log(Protocol):
+    """Where the engine says what happened: a level of `logging`, a text, and the error if there is one."""
+
+    def __call__(self, level: int, text: str, error: BaseException | None = None) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What a form works with. `name` is the subscription's name, for messages; `group` the group that it reads (None: the whole table)."""
+
+    name: str
+    table: OpenTable
+    group: str | None
+    dead: OpenTable | None
+    limit: Limit | None
+    pool: Pool
+    clock: Clock
+    log: Log
+    lost: Callable[[Delivery], None]
+    """Called with a delivery whose row was found to be no longer its own."""
+    command_timeout: float
+
+
+class Form(Protocol):
+    """How rows are claimed, held and settled. A form knows nothing of workers or handlers."""
+
+    claims_ahead: bool
+    """Whether rows may be claimed before a worker is free for them (they cost no connection)."""
+    renew_every_seconds: float | None
+    """How often holds must be prolonged; None where they do not end by themselves."""
+
+    async def claim(self, limit: int) -> list[Delivery]:
+        """Take up to `limit` rows into work, in claim order; an empty list where nothing is due. Raises DatabaseError."""
+        ...
+
+    async def settle(self, delivery: Delivery, outcome: Outcome) -> None:
+        """Carry an outcome out; returns when it is committed. Raises LeaseLostError, DatabaseError."""
+        ...
+
+    async def release(self, deliveries: Sequence[Delivery]) -> None:
+        """Give rows back unhandled: due at once, their attempts given back. Best effort: never raises."""
+        ...
+
+    async def renew(self) -> None:
+        """Prolong the hold of every delivery, where holds end by themselves."""
+        ...
+
+    async def rest(self) -> None:
+        """Nothing is due: let go of what was kept ready for the next claim. Never raises."""
+        ...
+
+    def abandon(self) -> None:
+        """Stop settlements that are still being tried; their rows return by themselves."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of whatever is still held (connections, locks) after the last delivery. Never raises."""
+        ...
+
+
+class RowReader:
+    """Turns a claimed row, in the order of the statement's columns, into a delivery."""
+
+    def __init__(self, table: OpenTable, claimed: Sequence[str], group: str | None) -> None:
+        self._names = tuple(claimed)
+        self._uuid = table.table.id_type is UUID
+        self._group = group
+        positions = {name: n for n, name in enumerate(claimed)}
+        self._id = positions["id"]
+        roles = table.table.roles()
+        self._attempt = positions.get("attempt") if "attempt" in roles else None
+        self._payload = positions.get("payload")
+        self._headers = positions.get("headers") if "headers" in roles else None
+        self.locked_until = positions.get("locked_until") if "locked_until" in roles else None
+        self._order = [positions[role] for role in table.table.claim_order]
+
+    def sort(self, rows: list[Row]) -> list[Row]:
+        """The rows in claim order: no statement that returns what it wrote promises one."""
+        if len(rows) > 1:
+            rows.sort(key=lambda row: [row[n] for n in self._order])
+        return rows
+
+    def read(self, row: Row, *, hold: Any, suspect: bool, settle: Callable[[Delivery, Outcome], Awaitable[None]]) -> Delivery:
+        """The delivery of one row."""
+        key = row[self._id]
+        return Delivery(
+            key=key,
+            row_id=UUID(key) if self._uuid and isinstance(key, str) else key,
+            group=self._group,
+            attempt=row[self._attempt] if self._attempt is not None else None,
+            row=dict(zip(self._names, row, strict=True)),
+            payload=row[self._payload] if self._payload is not None else None,
+            headers=row[self._headers] if self._headers is not None else None,
+            suspect=suspect,
+            hold=hold,
+            settle=settle,
+        )
+
+
+def query(bound: Bound) -> Query:
+    """A dialect's text and values, as a driver takes them."""
+    return Query(*bound)
+
+
+async def run_plan(connection: Connection, plan: Plan, values: Mapping[str, object], id_position: int, timeout: float | None = None) -> list[Row]:
+    """Carry out a plan; returns its rows."""
+    match plan:
+        case Once(statement):
+            text, args = statement.bind(values)
+            return await connection.fetch(text, args, timeout=timeout)
+        case SelectThenWrite(select, writes, pack_ids):
+
+            def write(rows: list[Row]) -> list[Query]:
+                if not rows:
+                    return []
+                ids = pack_ids([row[id_position] for row in rows])
+                return [query(statement.bind({**values, "ids": ids})) for statement in writes]
+
+            return await connection.select_then_write(query(select.bind(values)), write, timeout=timeout)
+        case _:
+            assert_never(plan)
+
+
+async def run_group(
+    connection: Connection, plan: GroupPlan, rows: Sequence[tuple[object, ...]], timeout: float | None = None
+) -> set[object]:
+    """Carry out a plan over several rows; returns the ids of the rows that it changed."""
+    match plan:
+        case GroupStatement():
+            text, args = plan.pack(rows)
+            found = await connection.fetch(text, args, timeout=timeout)
+        case GroupSelectThenWrite():
+
+            def write(found: list[Row]) -> list[Query]:
+                return [query(plan.write(rows, [row[0] for row in found]))] if found else []
+
+            found = await connection.select_then_write(query(plan.select(rows)), write, timeout=timeout)
+        case _:
+            assert_never(plan)
+    return {row[0] for row in found}

@@ -1,0 +1,166 @@
+"""The row lock form: the claim's transaction stays open while the handler runs, and the settlement commits it.
+
+A delivery holds one connection. After a settlement the same connection goes on to the next claim: the last round trip opens the next
+transaction, so an acknowledged message costs two. The attempt is counted at the settlement; a crash rolls back and spends none.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from datetime import timedelta
+
+from typing_extensions import assert_never
+
+from faststream_sql.dialects.base import RowLockStatements, Statement
+from faststream_sql.drivers.base import Connection, Row, Use
+from faststream_sql.engine.delivery import Delivery
+from faststream_sql.engine.forms.base import Context, RowReader
+from faststream_sql.engine.outcome import Ack, DeadLetter, Nack, Outcome, Reject, Release, apply_limit
+from faststream_sql.errors import ConnectionLostError, DatabaseError, DeclarationError, LeaseLostError
+
+_DIVISION_BY_ZERO = "22012"
+
+
+class RowLockForm:
+    """Claims and settles rows under row locks, for one subscription."""
+
+    claims_ahead = False
+    renew_every_seconds: float | None = None
+
+    def __init__(self, context: Context, statements: RowLockStatements) -> None:
+        self._context = context
+        self._statements = statements
+        self._reader = RowReader(context.table, statements.claimed, context.group)
+        self._isolation = context.table.table.isolation
+        self._warm: list[Connection] = []  # each in a transaction that has done nothing yet
+        self._held: set[Delivery] = set()
+        self._closing = False
+
+    async def claim(self, limit: int) -> list[Delivery]:
+        """Take one row, whatever the limit: each delivery has a connection of its own."""
+        connection = self._warm.pop() if self._warm else None
+        warm = connection is not None
+        if connection is None:
+            connection = await self._context.pool.acquire(Use.DELIVERY, f"delivery of {self._context.name!r}")
+        try:
+            # From idle the first look is one statement: its lock falls at once, and only a row that is there is worth a transaction.
+            rows = await self._select(connection)
+            if rows and not warm:
+                await connection.begin(self._isolation)
+                rows = await self._select(connection)
+            if not rows and connection.in_transaction:
+                await connection.rollback()
+        except BaseException:
+            await self._context.pool.release(connection)
+            raise
+        if not rows:
+            await self._context.pool.release(connection)
+            return []
+        delivery = self._reader.read(rows[0], hold=connection, suspect=False, settle=self.settle)
+        self._held.add(delivery)
+        return [delivery]
+
+    async def _select(self, connection: Connection) -> list[Row]:
+        text, args = self._statements.claim.bind({"group": self._context.group, "now": self._context.clock.now(), "limit": 1})
+        return await connection.fetch(text, args)
+
+    async def settle(self, delivery: Delivery, outcome: Outcome) -> None:
+        connection: Connection = delivery.hold
+        effective = apply_limit(outcome, delivery.attempt, self._context.limit)
+        if isinstance(effective, Release):
+            await self.release([delivery])
+            return
+        self._held.discard(delivery)
+        try:
+            await self._carry_out(delivery, connection, effective)
+        except ConnectionLostError as error:
+            await self._context.pool.release(connection)
+            raise self._lost(delivery, "its session ended, and with it the row's lock; the row returns unless the last commit went through") from error
+        except DatabaseError as error:
+            await self._context.pool.release(connection)
+            if error.code == _DIVISION_BY_ZERO:
+                raise self._lost(delivery, "somebody removed the row under its lock") from None
+            raise
+        except BaseException:
+            await self._context.pool.release(connection)
+            raise
+
+    async def _carry_out(self, delivery: Delivery, connection: Connection, outcome: Ack | Reject | Nack | DeadLetter) -> None:
+        context, statements = self._context, self._statements
+        match outcome:
+            case Ack() | Reject():
+                if statements.finish_inline is not None and not self._closing:
+                    await connection.script(statements.finish_inline(delivery.key, self._isolation))
+                    self._keep(connection)
+                    return
+                await self._write(delivery, connection, statements.finish, {"now": context.clock.now()})
+            case Nack(delay):
+                has_delay = delay is not None and context.table.table.retry_after is not None
+                due = context.clock.now() + timedelta(seconds=delay or 0) if has_delay else None
+                await self._write(delivery, connection, statements.nack, {"due": due})
+            case DeadLetter():
+                if statements.bury is None or context.limit is None:
+                    msg = f"row {delivery.row_id!r} of {context.name!r} cannot be dead-lettered: the subscription declares no dead_letter="
+                    raise DeclarationError(msg)
+                await self._write(delivery, connection, statements.bury, {"dead": context.limit.dead_letter})
+            case _:
+                assert_never(outcome)
+        await self._commit(connection)
+
+    async def _write(self, delivery: Delivery, connection: Connection, statement: Statement, values: dict[str, object]) -> None:
+        text, args = statement.bind({**values, "id": delivery.key})
+        if not await connection.fetch(text, args):
+            raise self._lost(delivery, "somebody removed the row under its lock")
+
+    async def _commit(self, connection: Connection) -> None:
+        if self._closing:
+            await connection.commit()
+            await self._context.pool.release(connection)
+        else:
+            await connection.script(self._statements.commit_and_begin(self._isolation))
+            self._keep(connection)
+
+    def _keep(self, connection: Connection) -> None:
+        self._warm.append(connection)
+
+    def _lost(self, delivery: Delivery, why: str) -> LeaseLostError:
+        if not delivery.lease_lost:
+            delivery.lease_lost = True
+            self._context.lost(delivery)
+        return LeaseLostError(
+            f"row {delivery.row_id!r} of {self._context.name!r} (table {self._context.table.table.qualified_name!r}) is no longer this delivery's: {why}"
+        )
+
+    async def release(self, deliveries: Sequence[Delivery]) -> None:
+        """Roll back: the rows are free at once, and no attempt was counted."""
+        for delivery in deliveries:
+            if delivery not in self._held:
+                continue
+            self._held.discard(delivery)
+            connection: Connection = delivery.hold
+            try:
+                await connection.rollback()
+            except DatabaseError as error:
+                self._context.log(logging.DEBUG, f"the session of row {delivery.row_id!r} is gone, and its lock with it", error)
+            await self._context.pool.release(connection)
+
+    async def renew(self) -> None:
+        """Nothing to do: the transaction holds the row."""
+
+    async def rest(self) -> None:
+        """No worker is about to claim: connections that wait in an empty transaction go back to the pool."""
+        while self._warm:
+            connection = self._warm.pop()
+            try:
+                await connection.rollback()
+            except DatabaseError as error:
+                self._context.log(logging.DEBUG, "an idle session was gone when it was given back", error)
+            await self._context.pool.release(connection)
+
+    async def close(self) -> None:
+        self._closing = True
+        await self.rest()
+
+    def abandon(self) -> None:
+        """Nothing is under way on its own."""

@@ -1,0 +1,133 @@
+"""New rows: what a publish says, and the values that it becomes."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from uuid import UUID, uuid4
+
+from faststream_sql.engine.tables import OpenTable
+from faststream_sql.errors import DeclarationError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewRow:
+    """One row to insert. `delay_seconds` and `available_at` exclude each other; both need a table with RetryAfter."""
+
+    group: str | None
+    payload: bytes
+    headers: Mapping[str, object] | None = None
+    delay_seconds: float | None = None
+    available_at: datetime | None = None
+    priority: int | None = None
+    partition_key: str | None = None
+    columns: Mapping[str, object] | None = None
+    row_id: object | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Values:
+    """A row as an insert takes it: its columns (roles, or names of plain columns) and their values, and when it falls due."""
+
+    columns: tuple[str, ...]
+    values: tuple[object, ...]
+    due: datetime | None
+    """None where it is due at once."""
+
+
+def row_values(opened: OpenTable, row: NewRow, now: datetime) -> Values:
+    """The values of one row. Raises ValueError or DeclarationError for what the table cannot take, saying what it could."""
+    table, roles = opened.table, opened.table.roles()
+    due = _due(opened, row, now)
+    put: dict[str, object] = {}
+    if (row_id := _row_id(opened, row)) is not None:
+        put["id"] = row_id
+    if "group" in roles:
+        put["group"] = row.group
+    if "priority" in roles:
+        put["priority"] = 0 if row.priority is None else row.priority
+    elif row.priority is not None:
+        raise _lacks(opened, "priority", "Priority")
+    if "partition_key" in roles:
+        put["partition_key"] = row.partition_key
+    elif row.partition_key is not None:
+        raise _lacks(opened, "partition_key", "PartitionKey")
+    if "retry_after" in roles:
+        put["retry_after"] = opened.types.times["retry_after"].encode(due or now)
+    if "attempt" in roles:
+        put["attempt"] = 1
+    if "headers" in roles:
+        put["headers"] = _headers(opened, row.headers)
+    put["payload"] = row.payload if opened.types.payload == "binary" else _text(opened, row.payload)
+    known = {column.name: column for column in table.columns}
+    for name, value in (row.columns or {}).items():
+        if name not in known:
+            msg = f"table {table.qualified_name!r} describes no plain column {name!r}: it has {', '.join(map(repr, known)) or 'none'}"
+            raise DeclarationError(msg)
+        if known[name].generated:
+            msg = f"column {name!r} of table {table.qualified_name!r} is generated: the database fills it in, and publish cannot"
+            raise DeclarationError(msg)
+        put[name] = value
+    generated = {role for role, column in roles.items() if column.generated and role != "id"}
+    columns = tuple(column for column in put if column not in generated)
+    return Values(columns, tuple(put[column] for column in columns), due)
+
+
+def _due(opened: OpenTable, row: NewRow, now: datetime) -> datetime | None:
+    if row.delay_seconds is None and row.available_at is None:
+        return None
+    if opened.table.retry_after is None:
+        raise _lacks(opened, "delay or available_at", "RetryAfter")
+    if row.available_at is not None:
+        if row.available_at.tzinfo is None:
+            msg = f"available_at={row.available_at!r} names no time zone: give an aware datetime"
+            raise ValueError(msg)
+        due = row.available_at.astimezone(timezone.utc)
+    else:
+        if row.delay_seconds is None or not math.isfinite(row.delay_seconds) or row.delay_seconds < 0:
+            msg = f"delay={row.delay_seconds!r} cannot be: give 0 or more seconds"
+            raise ValueError(msg)
+        try:
+            due = now + timedelta(seconds=row.delay_seconds)
+        except OverflowError:
+            msg = f"delay={row.delay_seconds!r} seconds from now is past the year 9999"
+            raise ValueError(msg) from None
+    return due if due > now else None
+
+
+def _row_id(opened: OpenTable, row: NewRow) -> object | None:
+    table = opened.table
+    if row.row_id is not None:
+        wrong = not isinstance(row.row_id, table.id_type) or isinstance(row.row_id, bool)
+        if wrong:
+            msg = f"row_id={row.row_id!r} cannot be: the ids of table {table.qualified_name!r} are {table.id_type.__name__}"
+            raise ValueError(msg)
+        value: object = row.row_id
+    elif table.id.generated:
+        return None
+    elif table.id_type is UUID:
+        value = uuid4()
+    else:
+        msg = f"the ids of table {table.qualified_name!r} are not generated: give one with publish(..., row_id=)"
+        raise ValueError(msg)
+    return str(value) if opened.types.id_form == "text" else value
+
+
+def _headers(opened: OpenTable, headers: Mapping[str, object] | None) -> object:
+    text = json.dumps(dict(headers or {}), ensure_ascii=False, allow_nan=False, default=str)
+    return text.encode() if opened.types.headers == "binary" else text
+
+
+def _text(opened: OpenTable, payload: bytes) -> str:
+    try:
+        return payload.decode()
+    except UnicodeDecodeError:
+        msg = f"the payload column of table {opened.table.qualified_name!r} holds text, and this body is no UTF-8: use a binary column"
+        raise ValueError(msg) from None
+
+
+def _lacks(opened: OpenTable, what: str, role: str) -> DeclarationError:
+    return DeclarationError(f"{what} was given, and table {opened.table.qualified_name!r} has no column of the role {role}")

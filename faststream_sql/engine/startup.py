@@ -1,0 +1,111 @@
+"""Checks at start: every statement is prepared, every column judged, before the first row is touched."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Any
+
+from faststream_sql.dialects.base import Bound, Dialect, GroupSelectThenWrite, GroupStatement, LeaseStatements, Once, RowLockStatements, SelectThenWrite, Statement
+from faststream_sql.drivers.base import Connection, Pool, Server, Use
+from faststream_sql.engine.tables import Expiries, OpenTable
+from faststream_sql.errors import DeclarationError, SchemaError, ServerTooOldError, StatementError
+from faststream_sql.table.table import QueueTable
+
+
+def check_server(dialect: Dialect, server: Server, need: str) -> None:
+    """Raises ServerTooOldError where the server cannot serve a form (`row_lock`, `lease`, `advisory`, or `fifo`)."""
+    floor = dialect.floors.get(need)
+    if floor is not None and server.version[: len(floor)] < floor:
+        needed = ".".join(map(str, floor))
+        msg = f"{dialect.product} {server.detail} is too old for {need.replace('_', ' ')}: it needs {needed} or later"
+        raise ServerTooOldError(msg)
+
+
+async def open_table(pool: Pool, dialect: Dialect, table: QueueTable, who: str, purpose: str) -> OpenTable:
+    """Read the table's columns and judge them. `who` and `purpose` name the subscription and the statement in errors."""
+    async with pool.connection(Use.STATEMENT, f"start of {who}") as connection:
+        facts = await connection.columns(table.name, table.schema)
+        indexes = await connection.indexes(table.name, table.schema) if facts else []
+    try:
+        types = dialect.types(table, facts, indexes)
+    except SchemaError as error:
+        msg = f"{who}, statement {purpose!r}: {error}"
+        raise SchemaError(msg) from error
+    expiries = Expiries(types.times["locked_until"]) if "locked_until" in types.times else None
+    return OpenTable(table, dialect, types, tuple(indexes), expiries)
+
+
+async def prepare_all(pool: Pool, statements: LeaseStatements | RowLockStatements, table: QueueTable, who: str) -> None:
+    """Have the server check every statement of a form. Raises SchemaError with the subscription, the table and the statement's purpose."""
+    async with pool.connection(Use.STATEMENT, f"start of {who}") as connection:
+        for purpose, text in texts_of(statements):
+            await prepare_one(connection, text, table, who, purpose)
+
+
+async def prepare_one(connection: Connection, text: str, table: QueueTable, who: str, purpose: str) -> None:
+    """Have the server check one statement."""
+    try:
+        await connection.prepare(text)
+    except StatementError as error:
+        msg = f"{who}, statement {purpose!r} on table {table.qualified_name!r}: {error}"
+        raise SchemaError(msg) from error
+
+
+def texts_of(statements: LeaseStatements | RowLockStatements) -> Iterator[tuple[str, str]]:
+    """Every text of a form with its purpose, each once."""
+    seen: set[str] = set()
+    for field in dataclasses.fields(statements):
+        for purpose, text in _texts(getattr(statements, field.name)):
+            if text not in seen:
+                seen.add(text)
+                yield purpose, text
+
+
+def _texts(value: Any) -> Iterator[tuple[str, str]]:
+    match value:
+        case Statement():
+            yield value.purpose, value.text
+        case Once(statement):
+            yield statement.purpose, statement.text
+        case SelectThenWrite(select, writes, _):
+            for statement in (select, *writes):
+                yield statement.purpose, statement.text
+        case GroupStatement():
+            yield value.purpose, _sample(value.pack([tuple(None for _ in value.fields)]))
+        case GroupSelectThenWrite():
+            row = tuple(None for _ in value.fields)
+            yield value.purpose, _sample(value.select([row]))
+            yield value.purpose, _sample(value.write([row], [None]))
+        case _:
+            return
+
+
+def _sample(bound: Bound) -> str:
+    return bound[0]
+
+
+def check_limit(name: str, table: QueueTable, max_attempts: int | None, dead: object | None) -> None:
+    """Raises DeclarationError for a limit that the subscription cannot carry out."""
+    if (max_attempts is None) != (dead is None):
+        given, missing = ("max_attempts", "dead_letter") if dead is None else ("dead_letter", "max_attempts")
+        msg = f"subscription {name!r} declares {given} without {missing}: the two go together, since a row that is given up must go somewhere"
+        raise DeclarationError(msg)
+    if max_attempts is not None and table.attempt is None:
+        msg = (
+            f"subscription {name!r} declares max_attempts={max_attempts}, and table {table.qualified_name!r} counts none: "
+            "add a column of the role Attempt"
+        )
+        raise DeclarationError(msg)
+    if isinstance(dead, str) and table.group is not None and dead == name:
+        msg = f"subscription {name!r} sends its dead letters into its own group: they would come back at once; name another group"
+        raise DeclarationError(msg)
+    if isinstance(dead, QueueTable) and table.group is not None:
+        msg = (
+            f"subscription {name!r} names the table {dead.qualified_name!r} for its dead letters, and its own table {table.qualified_name!r} has "
+            "groups: name a group instead"
+        )
+        raise DeclarationError(msg)
+    if isinstance(dead, QueueTable) and (dead.name, dead.schema) == (table.name, table.schema):
+        msg = f"subscription {name!r} sends its dead letters into its own table: they would come back at once; name another table"
+        raise DeclarationError(msg)

@@ -1,0 +1,192 @@
+"""A subscription: one name, read from one table, from its checks at start to its stop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from typing_extensions import assert_never
+
+from faststream_sql.engine.delivery import Delivery
+from faststream_sql.engine.forms.base import Context, Form
+from faststream_sql.engine.forms.lease import LeaseForm
+from faststream_sql.engine.forms.row_lock import RowLockForm
+from faststream_sql.engine.options import SubscriptionOptions, lease_seconds, poll_seconds
+from faststream_sql.engine.source import BufferedSource, ClaimLoop, DirectSource, Source
+from faststream_sql.engine.startup import check_limit, check_server, prepare_all
+from faststream_sql.engine.tables import OpenTable
+from faststream_sql.engine.wakeup import Wakeup
+from faststream_sql.engine.worker import Deliver, Workers
+from faststream_sql.errors import ClosedError, DeclarationError
+from faststream_sql.table.table import QueueTable
+
+if TYPE_CHECKING:
+    from faststream_sql.engine.engine import Engine
+
+
+class Subscription:
+    """Reads one group of a table (or the whole of one without groups) and delivers its rows.
+
+    It may be started again after a stop.
+    """
+
+    def __init__(self, engine: Engine, *, name: str, table: QueueTable, options: SubscriptionOptions, deliver: Deliver) -> None:
+        self.name = name
+        self.table = table
+        self.options = options
+        self._engine = engine
+        self._deliver = deliver
+        self._workers: Workers | None = None
+        self._form: Form | None = None
+        self._wakeup: Wakeup | None = None
+        self._context: Context | None = None
+        self._starts = 0
+
+    @property
+    def holds_connections(self) -> int:
+        """How many connections its deliveries may keep at once."""
+        return 0 if self.table.form == "lease" else self.options.max_workers
+
+    @property
+    def alive(self) -> bool:
+        """Whether it is started and all its loops run."""
+        return self._workers is not None and self._workers.alive
+
+    async def start(self) -> None:
+        """Check the table and start the workers. Does nothing for one that runs.
+
+        Raises SchemaError, DeclarationError, ServerTooOldError, and DatabaseError where the database cannot be asked.
+        """
+        if self._workers is not None:
+            return
+        self._starts += 1
+        turn = self._starts
+        form = await self.open()
+        if turn != self._starts or self._context is None or self._wakeup is None:
+            return  # stopped while it started
+        context, wakeup, options = self._context, self._wakeup, self.options
+        poll = self._poll_seconds()
+        claims = ClaimLoop(context, form, wakeup, poll)
+        source: Source
+        if form.claims_ahead:
+            prefetch = options.max_workers if options.prefetch is None else options.prefetch
+            source = BufferedSource(context, form, claims, workers=options.max_workers, prefetch=prefetch, is_last=self._is_last)
+        else:
+            source = DirectSource(form, claims)
+        self._workers = Workers(
+            context, form, source, wakeup, self._deliver, count=options.max_workers, backoff=options.backoff, poll_seconds=poll
+        )
+        self._workers.start()
+
+    async def open(self) -> Form:
+        """Check the table and make the form, without workers. For `start`, and for rows that are asked for one by one."""
+        if self._form is not None:
+            return self._form
+        engine, options, table = self._engine, self.options, self.table
+        check_limit(self.name, table, options.max_attempts, options.dead_letter)
+        who = f"subscription {self.name!r}"
+        check_server(engine.dialect, engine.server, table.form)
+        opened = await engine.open_table(table, who, "claim")
+        dead = await self._open_dead(who)
+        self._wakeup = Wakeup(engine.clock)
+        self._context = Context(
+            name=self.name,
+            table=opened,
+            group=self.name if table.group else None,
+            dead=dead,
+            limit=options.limit(),
+            pool=engine.pool,
+            clock=engine.clock,
+            log=engine.log,
+            lost=engine.lease_lost,
+            command_timeout=engine.settings.command_timeout_seconds,
+        )
+        form = await self._make_form(self._context, opened, dead, who)
+        if missing := engine.dialect.missing_index(table, opened.indexes):
+            engine.log(logging.WARNING, f"{who}: no index serves its claims, which will slow down as the table grows. Create one: {missing}")
+        engine.wakeups.add(table, self._context.group, self._wakeup)
+        self._form = form
+        return form
+
+    async def _make_form(self, context: Context, opened: OpenTable, dead: OpenTable | None, who: str) -> Form:
+        dialect, table = self._engine.dialect, self.table
+        dead_table = dead.table if dead else None
+        match table.form:
+            case "lease":
+                leases = dialect.lease(table, opened.types, dead_table)
+                await prepare_all(context.pool, leases, table, who)
+                lease = self.options.lease
+                return LeaseForm(context, leases, self._engine.settings.lease_seconds if lease is None else lease_seconds(lease))
+            case "row_lock":
+                locks = dialect.row_lock(table, opened.types, dead_table)
+                if context.pool.size < 2:
+                    msg = f"{who} holds a connection for each delivery, and a pool of {context.pool.size} leaves none for its settlements: set pool_size=2 or more"
+                    raise DeclarationError(msg)
+                await prepare_all(context.pool, locks, table, who)
+                return RowLockForm(context, locks)
+            case "advisory":
+                msg = f"{who}: advisory locks are not supported in this release"
+                raise DeclarationError(msg)
+            case form:
+                assert_never(form)
+
+    async def _open_dead(self, who: str) -> OpenTable | None:
+        dead = self.options.dead_letter
+        if dead is None or self.table.group is not None:
+            return None
+        table = replace_name(self.table, dead) if isinstance(dead, str) else dead
+        return await self._engine.open_table(table, who, "dead letter")
+
+    def _poll_seconds(self) -> float:
+        interval = self.options.poll_interval
+        return self._engine.settings.poll_seconds if interval is None else poll_seconds(interval)
+
+    def _is_last(self, delivery: Delivery) -> bool:
+        most = self.options.max_attempts
+        return most is not None and delivery.attempt is not None and delivery.attempt >= most
+
+    def backoff_seconds(self, delivery: Delivery) -> float:
+        """The delay before the next try of a delivery that failed."""
+        if self._workers is None:
+            return 0.0
+        return self._workers.backoff_seconds(delivery)
+
+    async def stop(self, graceful_seconds: float | None) -> None:
+        """Stop, as `Workers.stop` says. Safe before, during and after a start, and twice."""
+        self._starts += 1
+        workers, self._workers = self._workers, None
+        if workers is not None:
+            await workers.stop(graceful_seconds)
+        form, self._form = self._form, None
+        if form is not None and workers is None:
+            await form.close()
+        if self._context is not None and self._wakeup is not None:
+            self._engine.wakeups.remove(self.table, self._context.group, self._wakeup)
+        self._context = self._wakeup = None
+
+    async def get_one(self, timeout_seconds: float) -> Delivery | None:
+        """Claim one row, waiting for one at most `timeout_seconds`. The caller settles it; until then its lease is renewed."""
+        form = await self.open()
+        wakeup, clock = self._wakeup, self._engine.clock
+        if wakeup is None:
+            msg = f"subscription {self.name!r} was stopped"
+            raise ClosedError(msg)
+        ends = clock.monotonic() + timeout_seconds
+        while True:
+            wakeup.clear()
+            found = await form.claim(1)
+            if found:
+                return found[0]
+            left = ends - clock.monotonic()
+            if left <= 0:
+                return None
+            await wakeup.wait(min(left, self._poll_seconds()))
+
+
+def replace_name(table: QueueTable, name: str) -> QueueTable:
+    """The same description for a table of another name in the same schema."""
+    return replace(table, name=name)
+
+

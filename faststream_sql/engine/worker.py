@@ -1,0 +1,175 @@
+"""A subscription at work: long-lived workers that take deliveries from a source, hand them over, and leave none unsettled."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+from faststream_sql.engine.backoff import Backoff, ExponentialBackoff, backoff_seconds
+from faststream_sql.engine.delivery import Delivery
+from faststream_sql.engine.forms.base import Context, Form
+from faststream_sql.engine.outcome import DeadLetter, Nack, attempts_spent
+from faststream_sql.engine.source import Source
+from faststream_sql.engine.wakeup import Wakeup
+from faststream_sql.errors import ClosedError, SQLBrokerError
+
+Deliver = Callable[[Delivery], Awaitable[None]]
+
+CANCEL_SECONDS = 1.0
+"""How long a cancelled handler has to end before it is left behind."""
+SETTLE_SECONDS = 2.0
+"""How long a stop waits for settlements under way, and for the release of what was cut off."""
+
+
+class Workers:
+    """The running part of a subscription. Started once, stopped once."""
+
+    def __init__(
+        self, context: Context, form: Form, source: Source, wakeup: Wakeup, deliver: Deliver, *, count: int, backoff: Backoff, poll_seconds: float
+    ) -> None:
+        self._context = context
+        self._form = form
+        self._source = source
+        self._wakeup = wakeup
+        self._deliver = deliver
+        self._count = count
+        self._backoff = backoff
+        self._poll = poll_seconds
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._in_work: dict[asyncio.Task[None], Delivery] = {}
+        self._renewer: asyncio.Task[None] | None = None
+        self._stopping = False
+
+    @property
+    def alive(self) -> bool:
+        """Whether the source and every worker run."""
+        return not self._stopping and self._source.alive and len(self._tasks) == self._count
+
+    def start(self) -> None:
+        """Start the workers, the source and the renewals."""
+        loop = asyncio.get_running_loop()
+        self._source.start()
+        for number in range(self._count):
+            task = loop.create_task(self._work(), name=f"worker {number} of {self._context.name!r}")
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        if self._form.renew_every_seconds is not None:
+            self._renewer = loop.create_task(self._renew(self._form.renew_every_seconds), name=f"renewals of {self._context.name!r}")
+
+    async def _work(self) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        while (delivery := await self._source.next()) is not None:
+            if self._stopping:
+                await self._form.release([delivery])
+                return
+            self._in_work[task] = delivery
+            try:
+                await self._run(delivery)
+            finally:
+                self._in_work.pop(task, None)
+                self._source.finished(delivery)
+            if self._stopping:
+                return
+
+    async def _run(self, delivery: Delivery) -> None:
+        """Deliver one row, and see to it that it ends settled."""
+        try:
+            if attempts_spent(delivery.attempt, self._context.limit):
+                text = f"row {delivery.row_id!r} of {self._context.name!r} goes to the dead letter unhandled: its process ended on its last attempt"
+                self._context.log(logging.ERROR, text)
+                await delivery.settle(DeadLetter())
+                return
+            await self._deliver(delivery)
+        except asyncio.CancelledError:
+            if self._stopping:
+                raise  # the stop releases what it cut off
+        except SQLBrokerError as error:
+            self._context.log(logging.ERROR, f"row {delivery.row_id!r} of {self._context.name!r} was not settled: {error}", error)
+        except Exception as error:
+            self._context.log(logging.ERROR, f"row {delivery.row_id!r} of {self._context.name!r} failed outside its handler", error)
+            delivery.error = error
+        if delivery.outcome is None:
+            await self._settle_for(delivery)
+        if isinstance(delivery.outcome, Nack) and delivery.outcome.delay_seconds and not self._context.table.table.retry_after:
+            # the row itself cannot wait, so its worker does: nothing must spin
+            await self._context.clock.sleep(min(delivery.outcome.delay_seconds, self._poll))
+
+    async def _settle_for(self, delivery: Delivery) -> None:
+        """Nobody settled the row: it is tried again by the backoff."""
+        self._context.log(logging.WARNING, f"row {delivery.row_id!r} of {self._context.name!r} was left unsettled, and is tried again")
+        try:
+            await delivery.settle(Nack(self.backoff_seconds(delivery)))
+        except SQLBrokerError as error:
+            self._context.log(logging.ERROR, f"row {delivery.row_id!r} of {self._context.name!r} was not settled: {error}", error)
+
+    def backoff_seconds(self, delivery: Delivery) -> float:
+        """The delay that the backoff answers for a failed delivery; the default one where a callable of the user's raises."""
+        try:
+            return backoff_seconds(self._backoff, delivery.attempt, delivery.error)
+        except Exception as error:
+            self._context.log(logging.ERROR, f"the backoff of {self._context.name!r} raised; the default delay is taken", error)
+            return backoff_seconds(ExponentialBackoff(), delivery.attempt, delivery.error)
+
+    async def _renew(self, every_seconds: float) -> None:
+        """Prolong the leases of all deliveries together, each half lease; a renewal that failed is tried again soon."""
+        clock = self._context.clock
+        while True:
+            await clock.sleep(every_seconds)
+            pause = every_seconds / 20
+            while True:
+                try:
+                    await self._form.renew()
+                    break
+                except ClosedError:
+                    return
+                except SQLBrokerError as error:
+                    self._context.log(logging.WARNING, f"leases of {self._context.name!r} were not renewed, trying again: {error}", error)
+                    await clock.sleep(pause)
+                    pause = min(pause * 2, every_seconds / 4)
+
+    # --- stop ------------------------------------------------------------------------------------------------------------------------
+
+    async def stop(self, graceful_seconds: float | None) -> None:
+        """Claim no more, release what was not started, give handlers `graceful_seconds` (None or 0: none), then cut them off and release.
+
+        Never waits for the task that calls it. Leases are renewed until the last handler has ended.
+        """
+        self._stopping = True
+        self._source.stop()
+        self._wakeup.wake()
+        me = asyncio.current_task()
+        for task in self._tasks - self._in_work.keys() - {me}:  # type: ignore[arg-type]
+            task.cancel()
+        await self._source.close()
+        busy = self._tasks - {me}  # type: ignore[arg-type]
+        if busy and graceful_seconds:
+            await asyncio.wait(busy, timeout=graceful_seconds)
+        await self._cut_off(self._tasks - {me})  # type: ignore[arg-type]
+        await self._bounded(self._form.close(), "its settlements did not end in time")
+        self._form.abandon()
+        if self._renewer is not None and self._renewer is not me:
+            self._renewer.cancel()
+            await asyncio.wait([self._renewer])
+
+    async def _cut_off(self, tasks: set[asyncio.Task[None]]) -> None:
+        """Cancel handlers and release the rows of those that end; one that does not end keeps its row."""
+        cut = {task: self._in_work[task] for task in tasks if task in self._in_work}
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks, timeout=CANCEL_SECONDS)
+        released = [delivery for task, delivery in cut.items() if task.done() and delivery.outcome is None]
+        if released:
+            await self._bounded(self._form.release(released), "its rows were not released in time")
+        left = [delivery for task, delivery in cut.items() if not task.done()]
+        for delivery in left:
+            text = f"the handler of row {delivery.row_id!r} of {self._context.name!r} does not end on its cancellation; it is left behind"
+            self._context.log(logging.WARNING, text)
+
+    async def _bounded(self, work: Awaitable[None], complaint: str) -> None:
+        try:
+            await asyncio.wait_for(work, SETTLE_SECONDS)
+        except (TimeoutError, asyncio.TimeoutError):
+            self._context.log(logging.WARNING, f"{self._context.name!r}: {complaint}; what is left returns by itself")
