@@ -97,9 +97,8 @@ class PostgresDatabase(Database):
 
     def empty(self) -> None:
         self.end_sessions()
-        schemas = self._do(
-            self._connection.fetch("SELECT quote_ident(nspname) FROM pg_namespace WHERE nspname !~ '^pg_' AND nspname <> 'information_schema'")
-        )
+        query = "SELECT quote_ident(nspname) FROM pg_namespace WHERE nspname !~ '^pg_' AND nspname <> 'information_schema'"
+        schemas = self._do(self._connection.fetch(query))
         drops = ";".join(f"DROP SCHEMA {schema} CASCADE" for (schema,) in schemas)
         self._do(self._connection.execute(f"{drops};CREATE SCHEMA public"))
 
@@ -126,8 +125,9 @@ class MySQLDatabase(Database):
 
     def create(self) -> None:
         at = urlsplit(self.server_url)
-        arguments = {"host": at.hostname, "port": at.port or 3306, "user": unquote(at.username or "root"), "password": unquote(at.password or "")}
-        self._connection = self._do(asyncmy.connect(**arguments, autocommit=True, connect_timeout=10))
+        user, password = unquote(at.username or "root"), unquote(at.password or "")
+        connect = asyncmy.connect(host=at.hostname, port=at.port or 3306, user=user, password=password, autocommit=True, connect_timeout=10)
+        self._connection = self._do(connect)
         self._fetch(f"CREATE DATABASE {self.name} CHARACTER SET utf8mb4")
 
     def leaks(self) -> list[str]:

@@ -22,7 +22,7 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Literal, NoReturn
+from typing import ClassVar, Literal, NoReturn
 
 import psutil
 import pytest
@@ -66,8 +66,8 @@ class PrivateServer:
     the end of this process. Also a context manager. A server does not run as root: for root it runs as `service_user`.
     """
 
-    service_user: str
-    stop_signals: Mapping[str, signal.Signals]
+    service_user: ClassVar[str]
+    stop_signals: ClassVar[Mapping[str, signal.Signals]]
 
     def __init__(self, options: Sequence[str] = ()) -> None:
         self.options = tuple(options)
@@ -234,7 +234,7 @@ class PrivatePostgres(PrivateServer):
     """
 
     service_user = "postgres"
-    stop_signals = {"fast": signal.SIGINT, "immediate": signal.SIGQUIT}
+    stop_signals: ClassVar = {"fast": signal.SIGINT, "immediate": signal.SIGQUIT}
 
     def __init__(self, options: Sequence[str] = (), *, system: bool = False) -> None:
         super().__init__(options)
@@ -270,7 +270,7 @@ class PrivateMariaDB(PrivateServer):
     """MariaDB from the machine's `mariadbd`; `options` go to the server: `PrivateMariaDB(["--max-connections=20"])`."""
 
     service_user = "mysql"
-    stop_signals = {"fast": signal.SIGTERM, "immediate": signal.SIGKILL}
+    stop_signals: ClassVar = {"fast": signal.SIGTERM, "immediate": signal.SIGKILL}
 
     def __init__(self, options: Sequence[str] = ()) -> None:
         super().__init__(options)
@@ -283,8 +283,8 @@ class PrivateMariaDB(PrivateServer):
         return f"mysql://root@127.0.0.1:{self.port}/{database}"
 
     def _initialise(self) -> None:
-        data = self.folder / "data"
-        self._run([str(self._install), "--no-defaults", f"--datadir={data}", "--auth-root-authentication-method=normal", "--skip-name-resolve"])
+        options = ["--no-defaults", f"--datadir={self.folder / 'data'}", "--auth-root-authentication-method=normal", "--skip-name-resolve"]
+        self._run([str(self._install), *options])
 
     def _command(self) -> list[str]:
         return [

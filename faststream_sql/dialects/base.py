@@ -130,8 +130,8 @@ class LeaseStatements:
 class RowLockStatements:
     """The statements of the row lock form: all but `claim` run in the transaction that holds the row's lock.
 
-    `finish_inline` makes the whole last round trip of an acknowledged row, for an id that is safe to write into the text: settle, prove that
-    a row was there (an error where it was not), commit, and open the next transaction. None where the dialect has no such text.
+    `finish_inline` makes the whole last round trip of an acknowledged row, for an id that is safe to write into the text: settle, prove
+    that a row was there (an error where it was not), commit, and open the next transaction. None where the dialect has no such text.
     """
 
     claimed: tuple[str, ...]
@@ -166,7 +166,7 @@ class Dialect(Protocol):
         ...
 
     def insert(self, table: QueueTable, types: ColumnTypes, columns: Sequence[str]) -> Statement:
-        """Insert one row. `columns` names roles and plain columns; the statement takes a value `:c0`, `:c1`, … for each. Returns the id."""
+        """Insert one row and return its id. `columns` names roles and plain columns; a value `:c0`, `:c1`, … goes into each."""
         ...
 
     def insert_many(self, table: QueueTable, types: ColumnTypes, columns: Sequence[str]) -> GroupStatement:

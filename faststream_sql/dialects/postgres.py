@@ -1,8 +1,8 @@
 """The statements of Postgres.
 
-The lease form proves ownership by `(id, attempt, expiry)`. Statements over several rows lock them in the order of their ids and skip rows that
-somebody else holds, so that two of them cannot deadlock and one held row cannot delay the rest; a row that did not come back is tried alone.
-Forms were measured at a million rows; `docs/statements.md` says what each text locks and scans.
+The lease form proves ownership by `(id, attempt, expiry)`. Statements over several rows lock them in the order of their ids and skip rows
+that somebody else holds, so that two of them cannot deadlock and one held row cannot delay the rest; a row that did not come back is tried
+alone. Forms were measured at a million rows; `docs/statements.md` says what each text locks and scans.
 """
 
 from __future__ import annotations
@@ -28,7 +28,12 @@ from faststream_sql.table.table import QueueTable
 
 SPELLING = Spelling(quote=quote, placeholder=lambda n: f"${n}", reuse=True)
 
-ISOLATION: Mapping[str | None, str] = {None: "READ COMMITTED", "read_committed": "READ COMMITTED", "repeatable_read": "REPEATABLE READ", "serializable": "SERIALIZABLE"}
+ISOLATION: Mapping[str | None, str] = {
+    None: "READ COMMITTED",
+    "read_committed": "READ COMMITTED",
+    "repeatable_read": "REPEATABLE READ",
+    "serializable": "SERIALIZABLE",
+}
 
 # --- lease -----------------------------------------------------------------------------------------------------------------------------
 
@@ -157,26 +162,38 @@ WHERE {id} = :id
 RENEW_ONE = "UPDATE {table} SET {locked_until} = :expiry" + _PROOF + "RETURNING {id}"
 DELETE_ONE = "DELETE FROM {table}" + _PROOF + "RETURNING {id}"
 PROCESS_ONE = "UPDATE {table} SET {processed_at} = :now@processed_at, {locked_until} = NULL" + _PROOF + "RETURNING {id}"
-NACK_ONE = """
+NACK_ONE = (
+    """
 UPDATE {table}
 SET {locked_until} = NULL
   , {retry_after} = COALESCE(:due@retry_after, {retry_after})  --? retry_after
-""" + _PROOF + "RETURNING {id}"
-BURY_IN_GROUP = """
+"""
+    + _PROOF
+    + "RETURNING {id}"
+)
+BURY_IN_GROUP = (
+    """
 UPDATE {table}
 SET {group} = :dead
   , {locked_until} = NULL
   , {attempt} = :delivered                               --? attempt
-""" + _PROOF + """
+"""
+    + _PROOF
+    + """
   AND {group} = :group                                   -- a second try cannot hit the row that has moved
 RETURNING {id}
 """
-BURY_IN_TABLE = """
-WITH gone AS (DELETE FROM {table}""" + _PROOF + """
+)
+BURY_IN_TABLE = (
+    """
+WITH gone AS (DELETE FROM {table}"""
+    + _PROOF
+    + """
 RETURNING *)
 INSERT INTO {dead_table} (<columns>) OVERRIDING SYSTEM VALUE  -- the row keeps its id
 SELECT <values> FROM gone RETURNING {dead_id}
 """
+)
 
 # --- row lock --------------------------------------------------------------------------------------------------------------------------
 
@@ -257,7 +274,7 @@ class Postgres:
 
     name = "postgres"
     product = "Postgres"
-    floors = {"row_lock": (9, 5), "lease": (9, 5), "advisory": (11,), "fifo": (11,)}
+    floors: Mapping[str, tuple[int, ...]] = {"row_lock": (9, 5), "lease": (9, 5), "advisory": (11,), "fifo": (11,)}
 
     def quote(self, name: str) -> str:
         return quote(name)
@@ -271,8 +288,10 @@ class Postgres:
     def insert(self, table: QueueTable, types: ColumnTypes, columns: Sequence[str]) -> Statement:
         names = _column_names(table, columns)
         values = ", ".join(f":c{n}" for n in range(len(columns)))
-        template = "INSERT INTO {table} ({names}) VALUES (" + values + ") RETURNING {id}" if columns else (
-            "INSERT INTO {table} DEFAULT VALUES RETURNING {id}"
+        template = (
+            "INSERT INTO {table} ({names}) VALUES (" + values + ") RETURNING {id}"
+            if columns
+            else ("INSERT INTO {table} DEFAULT VALUES RETURNING {id}")
         )
         return _compiler(table, types).statement("insert", template, names=listed(names))
 
@@ -382,8 +401,8 @@ def commit_and_begin(isolation: str | None) -> str:
 def _finish_inline(compiler: Compiler) -> Callable[[object, str | None], str]:
     """The last round trip of an acknowledged row as one simple query: delete, prove that it was there, commit, begin again.
 
-    A simple query carries no values, so the id stands in the text: only an integer or a UUID, which the types themselves keep clean. Where no
-    row was deleted the division fails, and with it the whole transaction, so that nothing is lost in silence.
+    A simple query carries no values, so the id stands in the text: only an integer or a UUID, which the types themselves keep clean. Where
+    no row was deleted the division fails, and with it the whole transaction, so that nothing is lost in silence.
     """
     table, id_column = SPELLING.qualified(compiler.table), quote(compiler.table.id.name)
     spell = _spell_uuid if compiler.table.id_type is UUID else _spell_int

@@ -17,7 +17,7 @@ MAX_NAME_BYTES = 63
 _INTEGERS = {"smallint": 2**15 - 1, "integer": 2**31 - 1, "bigint": 2**63 - 1}
 _TEXTS = ("text", "character varying", "character", "citext", "name")
 _TIME = re.compile(r"timestamp(?:\((\d)\))? (with|without) time zone")
-_RECOMMENDED = {
+_RECOMMENDED: dict[str, str] = {
     "group": "text",
     "priority": "integer",
     "partition_key": "text",
@@ -28,6 +28,7 @@ _RECOMMENDED = {
     "headers": "jsonb",
     "payload": "bytea",
 }
+_TIMES = ("retry_after", "processed_at", "locked_until")
 _NULLABLE = ("partition_key", "processed_at", "locked_until", "headers")
 _DEFAULTS = {"priority": "0", "attempt": "1", "retry_after": "now()"}
 
@@ -46,7 +47,7 @@ def quote(name: str) -> str:
 def recommended_types(table: QueueTable) -> ColumnTypes:
     """The types that `table_ddl` creates."""
     sql = {role: _RECOMMENDED[role] for role in table.roles() if role != "id"}
-    times = {role: TimeCodec(TimeKind.AWARE) for role in ("retry_after", "processed_at", "locked_until") if role in sql}
+    times: dict[str, TimeCodec] = {role: TimeCodec(TimeKind.AWARE) for role in _TIMES if role in sql}
     sql |= {column.name: "text" for column in table.columns}
     return ColumnTypes({"id": _id_type(table), **sql}, times, _INTEGERS["integer"], "binary", "json")
 
@@ -57,9 +58,9 @@ def judge_types(table: QueueTable, facts: Sequence[ColumnFacts], claim_index: st
     times: dict[str, TimeCodec] = {}
     for role, fact in found.items():
         if role in table.roles():
-            refuse_null(table, role, fact, f'ALTER TABLE {_name(table)} ALTER COLUMN {quote(fact.name)} SET NOT NULL')
+            refuse_null(table, role, fact, f"ALTER TABLE {_name(table)} ALTER COLUMN {quote(fact.name)} SET NOT NULL")
             _judge(table, role, fact)
-        if role in ("retry_after", "processed_at", "locked_until"):
+        if role in _TIMES:
             times[role] = _time(table, role, fact)
     return ColumnTypes(
         sql={role: fact.type for role, fact in found.items()},
@@ -138,8 +139,8 @@ def _time(table: QueueTable, role: str, fact: ColumnFacts) -> TimeCodec:
     codec = TimeCodec(TimeKind.AWARE if match[2] == "with" else TimeKind.NAIVE_UTC, int(match[1]) if match[1] else 6)
     if role == "locked_until" and codec.digits < 3 and table.attempt is None:
         msg = (
-            f"column {fact.name!r} (locked_until) of table {table.qualified_name!r} is {fact.type}: two claims could write the same expiry, and "
-            f"the table has no Attempt to tell them apart. {_alter(table, fact, 'timestamptz')}"
+            f"column {fact.name!r} (locked_until) of table {table.qualified_name!r} is {fact.type}: two claims could write the same "
+            f"expiry, and the table has no Attempt to tell them apart. {_alter(table, fact, 'timestamptz')}"
         )
         raise SchemaError(msg)
     return codec

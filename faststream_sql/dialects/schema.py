@@ -43,7 +43,8 @@ def find_columns(table: QueueTable, facts: Sequence[ColumnFacts]) -> dict[str, C
         msg = f"table {table.qualified_name!r} does not exist: create it in a migration that runs before the broker starts"
         raise SchemaError(msg)
     by_name = {fact.name: fact for fact in facts}
-    named = {**{role: column.name for role, column in table.roles().items()}, **{column.name: column.name for column in table.columns}}
+    named = {role: column.name for role, column in table.roles().items()}
+    named |= {column.name: column.name for column in table.columns}
     missing = [f"{name!r} ({key})" if key != name else repr(name) for key, name in named.items() if name not in by_name]
     if missing:
         msg = (
@@ -57,7 +58,8 @@ def find_columns(table: QueueTable, facts: Sequence[ColumnFacts]) -> dict[str, C
 def refuse_null(table: QueueTable, role: str, fact: ColumnFacts, ddl: str) -> None:
     """Raises SchemaError for a nullable column whose NULL would never be claimed."""
     if role in NOT_NULL_ROLES and fact.nullable:
-        msg = f"column {fact.name!r} ({role}) of table {table.qualified_name!r} may be NULL, and such a row would never be claimed in order: {ddl}"
+        where = f"column {fact.name!r} ({role}) of table {table.qualified_name!r}"
+        msg = f"{where} may be NULL, and such a row would never be claimed in order: {ddl}"
         raise SchemaError(msg)
 
 

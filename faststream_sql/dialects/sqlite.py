@@ -1,7 +1,7 @@
 """The statements of SQLite.
 
-There is one writer at a time, so a transaction that begins with the write lock (`BEGIN IMMEDIATE`) sees and holds everything that it reads: a
-claim selects, then writes what it selected. A statement over several rows takes them as one JSON text, and is a transaction of its own.
+There is one writer at a time, so a transaction that begins with the write lock (`BEGIN IMMEDIATE`) sees and holds everything that it reads:
+a claim selects, then writes what it selected. A statement over several rows takes them as one JSON text, and is a transaction of its own.
 `docs/statements.md` says what each text scans.
 """
 
@@ -103,16 +103,24 @@ WHERE t.{id} = k.id
 RENEW_MANY = "UPDATE {table} AS t SET {locked_until} = k.expiry FROM k" + _OWNED + "RETURNING {id}"
 DELETE_MANY = "DELETE FROM {table} WHERE {id} IN (SELECT t.{id} FROM k CROSS JOIN {table} AS t" + _OWNED + ") RETURNING {id}"
 PROCESS_MANY = "UPDATE {table} AS t SET {processed_at} = k.now, {locked_until} = NULL FROM k" + _OWNED + "RETURNING {id}"
-NACK_MANY = """
+NACK_MANY = (
+    """
 UPDATE {table} AS t
 SET {locked_until} = NULL
   , {retry_after} = COALESCE(k.due, t.{retry_after})     --? retry_after
-FROM k""" + _OWNED + "RETURNING {id}"
-RELEASE_MANY = """
+FROM k"""
+    + _OWNED
+    + "RETURNING {id}"
+)
+RELEASE_MANY = (
+    """
 UPDATE {table} AS t
 SET {locked_until} = NULL
   , {attempt} = k.delivered                              --? attempt
-FROM k""" + _OWNED + "RETURNING {id}"
+FROM k"""
+    + _OWNED
+    + "RETURNING {id}"
+)
 
 _PROOF = """
 WHERE {id} = :id
@@ -124,14 +132,22 @@ WHERE {id} = :id
 RENEW_ONE = "UPDATE {table} SET {locked_until} = :expiry" + _PROOF + "RETURNING {id}"
 DELETE_ONE = "DELETE FROM {table}" + _PROOF + "RETURNING {id}"
 PROCESS_ONE = "UPDATE {table} SET {processed_at} = :now@processed_at, {locked_until} = NULL" + _PROOF + "RETURNING {id}"
-NACK_ONE = """
+NACK_ONE = (
+    """
 UPDATE {table}
 SET {locked_until} = NULL
   , {retry_after} = COALESCE(:due@retry_after, {retry_after})  --? retry_after
-""" + _PROOF + "RETURNING {id}"
-BURY_SELECT = "SELECT {id} FROM {table}" + _PROOF + """
+"""
+    + _PROOF
+    + "RETURNING {id}"
+)
+BURY_SELECT = (
+    "SELECT {id} FROM {table}"
+    + _PROOF
+    + """
   AND {group} = :group                                   --? group
 """
+)
 BURY_UPDATE = """
 UPDATE {table}
 SET {group} = :dead
@@ -166,8 +182,10 @@ class SQLite:
         roles = table.roles()
         names = [quote(roles[column].name if column in roles else column) for column in columns]
         values = listed([f":c{n}" for n in range(len(columns))])
-        template = "INSERT INTO {table} ({names}) VALUES (" + values + ") RETURNING {id}" if columns else (
-            "INSERT INTO {table} DEFAULT VALUES RETURNING {id}"
+        template = (
+            "INSERT INTO {table} ({names}) VALUES (" + values + ") RETURNING {id}"
+            if columns
+            else ("INSERT INTO {table} DEFAULT VALUES RETURNING {id}")
         )
         return Compiler(table, types, SPELLING, {}).statement("insert", template, names=listed(names))
 

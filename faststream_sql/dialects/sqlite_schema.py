@@ -14,7 +14,7 @@ from faststream_sql.table.table import QueueTable
 
 _TIMES = ("retry_after", "processed_at", "locked_until")
 _NOW = "(strftime('%Y-%m-%dT%H:%M:%f+00:00', 'now'))"
-_RECOMMENDED = {
+_RECOMMENDED: dict[str, str] = {
     "group": "TEXT NOT NULL",
     "priority": "INTEGER NOT NULL DEFAULT 0",
     "partition_key": "TEXT",
@@ -102,6 +102,4 @@ def _time(table: QueueTable, role: str, fact: ColumnFacts) -> TimeCodec:
     if "INT" in kind:
         return TimeCodec(TimeKind.MICROSECONDS)
     way_out = f"create the table anew with {quote(fact.name)} {_RECOMMENDED[role]}"
-    raise refuse_type(
-        table, role, fact, "TEXT (YYYY-MM-DDTHH:MM:SS.ffffff+00:00) or INTEGER (microseconds since 1970 in UTC)", way_out
-    )
+    raise refuse_type(table, role, fact, "TEXT (YYYY-MM-DDTHH:MM:SS.ffffff+00:00) or INTEGER (microseconds since 1970 in UTC)", way_out)

@@ -54,7 +54,7 @@ class ExponentialBackoff:
 def seconds(delay: Delay) -> float:
     """A delay in seconds. Raises DeclarationError for what is no finite delay."""
     value = delay.total_seconds() if isinstance(delay, timedelta) else delay
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+    if isinstance(value, bool) or not math.isfinite(value):
         msg = f"{delay!r} is no delay: give seconds or a timedelta"
         raise DeclarationError(msg)
     return float(value)

@@ -15,7 +15,22 @@ class Delivery:
     The first outcome settles it; later ones change nothing. `hold` is what the form keeps to prove that the row is still its own.
     """
 
-    __slots__ = ("_settle", "attempt", "error", "group", "headers", "hold", "key", "lease_lost", "message", "outcome", "payload", "row", "row_id", "suspect")
+    __slots__ = (
+        "_settle",
+        "attempt",
+        "error",
+        "group",
+        "headers",
+        "hold",
+        "key",
+        "lease_lost",
+        "message",
+        "outcome",
+        "payload",
+        "row",
+        "row_id",
+        "suspect",
+    )
 
     def __init__(
         self,

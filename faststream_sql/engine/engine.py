@@ -101,7 +101,8 @@ class Engine:
 
     def lease_lost(self, delivery: Delivery) -> None:
         """A row was found to be no longer its delivery's own: log it, and call the hook."""
-        self.log(logging.WARNING, f"row {delivery.row_id!r} of {delivery.group!r}, attempt {delivery.attempt}, is no longer ours: its settlement is void")
+        text = f"row {delivery.row_id!r} of {delivery.group!r}, attempt {delivery.attempt}, is no longer ours: its settlement is void"
+        self.log(logging.WARNING, text)
         if self._on_lease_lost is None:
             return
         hook = asyncio.get_running_loop().create_task(self._run_hook(self._on_lease_lost, delivery))
@@ -122,7 +123,8 @@ class Engine:
         """Prepare the insert of a publisher. Raises SchemaError with the publisher's name."""
         who = f"publisher {name!r}"
         opened = await self.open_table(table, who, "insert")
-        columns = tuple(role for role, column in table.roles().items() if not column.generated and role not in ("processed_at", "locked_until"))
+        given = {role for role, column in table.roles().items() if not column.generated} - {"processed_at", "locked_until"}
+        columns = tuple(role for role in table.roles() if role in given)
         async with self.pool.connection(Use.STATEMENT, f"start of {who}") as connection:
             await prepare_one(connection, opened.insert(columns).text, table, who, "insert")
 
@@ -162,7 +164,9 @@ class Engine:
             ids += await self._write_batch(connection, opened, columns, batch)
         return ids, [value.due for value in values]
 
-    async def _write_batch(self, connection: Connection, opened: OpenTable, columns: tuple[str, ...], batch: Sequence[Values]) -> list[object]:
+    async def _write_batch(
+        self, connection: Connection, opened: OpenTable, columns: tuple[str, ...], batch: Sequence[Values]
+    ) -> list[object]:
         if len(batch) == 1:
             text, args = opened.insert(columns).bind({f"c{n}": value for n, value in enumerate(batch[0].values)})
             return [row[0] for row in await connection.fetch(text, args)]

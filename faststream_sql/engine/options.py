@@ -58,7 +58,7 @@ class SubscriptionOptions:
 
 
 def _check_count(name: str, value: int, least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+    if isinstance(value, bool) or value < least:
         msg = f"{name}={value!r} cannot be: give a whole number, {least} or more"
         raise DeclarationError(msg)
 

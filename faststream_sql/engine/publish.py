@@ -40,7 +40,7 @@ class Values:
 
 def row_values(opened: OpenTable, row: NewRow, now: datetime) -> Values:
     """The values of one row. Raises ValueError or DeclarationError for what the table cannot take, saying what it could."""
-    table, roles = opened.table, opened.table.roles()
+    roles = opened.table.roles()
     due = _due(opened, row, now)
     put: dict[str, object] = {}
     if (row_id := _row_id(opened, row)) is not None:
@@ -62,18 +62,24 @@ def row_values(opened: OpenTable, row: NewRow, now: datetime) -> Values:
     if "headers" in roles:
         put["headers"] = _headers(opened, row.headers)
     put["payload"] = row.payload if opened.types.payload == "binary" else _text(opened, row.payload)
+    put |= _plain(opened, row.columns or {})
+    generated = {role for role, column in roles.items() if column.generated and role != "id"}
+    columns = tuple(column for column in put if column not in generated)
+    return Values(columns, tuple(put[column] for column in columns), due)
+
+
+def _plain(opened: OpenTable, columns: Mapping[str, object]) -> Mapping[str, object]:
+    """The plain columns' values, each checked to be one that publish may write."""
+    table = opened.table
     known = {column.name: column for column in table.columns}
-    for name, value in (row.columns or {}).items():
+    for name in columns:
         if name not in known:
             msg = f"table {table.qualified_name!r} describes no plain column {name!r}: it has {', '.join(map(repr, known)) or 'none'}"
             raise DeclarationError(msg)
         if known[name].generated:
             msg = f"column {name!r} of table {table.qualified_name!r} is generated: the database fills it in, and publish cannot"
             raise DeclarationError(msg)
-        put[name] = value
-    generated = {role for role, column in roles.items() if column.generated and role != "id"}
-    columns = tuple(column for column in put if column not in generated)
-    return Values(columns, tuple(put[column] for column in columns), due)
+    return columns
 
 
 def _due(opened: OpenTable, row: NewRow, now: datetime) -> datetime | None:

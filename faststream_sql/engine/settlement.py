@@ -1,8 +1,8 @@
 """Settlements of the lease form: those that are ready together go out as one statement, and each waits for its own committed result.
 
-A group statement skips rows that somebody holds, so a row that did not come back is tried alone; only that lone statement may say that a row
-is lost. A statement cut off by its connection may have run: it is tried again by its proof until the lease ends, and if it then finds no
-row, the first try is taken to have settled it.
+A group statement skips rows that somebody holds, so a row that did not come back is tried alone; only that lone statement may say that a
+row is lost. A statement cut off by its connection may have run: it is tried again by its proof until the lease ends, and if it then finds
+no row, the first try is taken to have settled it.
 """
 
 from __future__ import annotations
@@ -140,10 +140,11 @@ class Settler:
             if len(batch) > 1:
                 await asyncio.gather(*(self._alone(settlement, unknown=unknown) for settlement in batch))
         except BaseException as error:
-            failure = ClosedError("the broker stopped before the row was settled; its lease returns it") if isinstance(error, asyncio.CancelledError) else error
+            cancelled = isinstance(error, asyncio.CancelledError)
+            failure = ClosedError("the broker stopped before the row was settled; its lease returns it") if cancelled else error
             for settlement in batch:
                 settled_by(settlement.done, failure)
-            if isinstance(error, asyncio.CancelledError):
+            if cancelled:
                 raise
 
     def _settled(self, settlement: Settlement, found: set[object]) -> bool:
@@ -158,8 +159,7 @@ class Settler:
         for settlement in batch:
             delivery, hold = settlement.delivery, settlement.delivery.hold
             counted = (hold.attempt,) if self._proof_has_attempt else ()
-            for token in (hold.confirmed, *hold.unconfirmed):
-                rows.append((delivery.key, token, *counted, *settlement.new))
+            rows += [(delivery.key, token, *counted, *settlement.new) for token in (hold.confirmed, *hold.unconfirmed)]
         return rows
 
     async def _alone(self, settlement: Settlement, *, unknown: bool) -> None:
@@ -192,13 +192,15 @@ class Settler:
             if hold.pairs() != pairs:
                 continue  # a renewal went through in between: the proof has changed
             if unknown:
-                context.log(logging.WARNING, f"row {delivery.row_id!r} of {context.name!r}: an answer was lost, and the row is settled or gone")
+                text = f"row {delivery.row_id!r} of {context.name!r}: an answer was lost, and the row is settled or gone"
+                context.log(logging.WARNING, text)
                 return
             delivery.lease_lost = True
             context.lost(delivery)
             raise LeaseLostError(
-                f"row {delivery.row_id!r} of {context.name!r} (table {context.table.table.qualified_name!r}, attempt {delivery.attempt}) is no longer "
-                f"this delivery's: its lease ended and it was claimed again, or somebody changed or removed it. The {self._purpose} changed nothing"
+                f"row {delivery.row_id!r} of {context.name!r} (table {context.table.table.qualified_name!r}, attempt {delivery.attempt}) is "
+                f"no longer this delivery's: its lease ended and it was claimed again, or somebody changed or removed it. The {self._purpose} "
+                "changed nothing"
             )
 
     async def _send_alone(self, settlement: Settlement, pairs: Sequence[tuple[object, object]]) -> bool:

@@ -6,7 +6,17 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
-from faststream_sql.dialects.base import Bound, Dialect, GroupSelectThenWrite, GroupStatement, LeaseStatements, Once, RowLockStatements, SelectThenWrite, Statement
+from faststream_sql.dialects.base import (
+    Bound,
+    Dialect,
+    GroupSelectThenWrite,
+    GroupStatement,
+    LeaseStatements,
+    Once,
+    RowLockStatements,
+    SelectThenWrite,
+    Statement,
+)
 from faststream_sql.drivers.base import Connection, Pool, Server, Use
 from faststream_sql.engine.tables import Expiries, OpenTable
 from faststream_sql.errors import DeclarationError, SchemaError, ServerTooOldError, StatementError
@@ -89,7 +99,9 @@ def check_limit(name: str, table: QueueTable, max_attempts: int | None, dead: ob
     """Raises DeclarationError for a limit that the subscription cannot carry out."""
     if (max_attempts is None) != (dead is None):
         given, missing = ("max_attempts", "dead_letter") if dead is None else ("dead_letter", "max_attempts")
-        msg = f"subscription {name!r} declares {given} without {missing}: the two go together, since a row that is given up must go somewhere"
+        msg = (
+            f"subscription {name!r} declares {given} without {missing}: the two go together, since a row that is given up must go somewhere"
+        )
         raise DeclarationError(msg)
     if max_attempts is not None and table.attempt is None:
         msg = (
@@ -102,8 +114,8 @@ def check_limit(name: str, table: QueueTable, max_attempts: int | None, dead: ob
         raise DeclarationError(msg)
     if isinstance(dead, QueueTable) and table.group is not None:
         msg = (
-            f"subscription {name!r} names the table {dead.qualified_name!r} for its dead letters, and its own table {table.qualified_name!r} has "
-            "groups: name a group instead"
+            f"subscription {name!r} names the table {dead.qualified_name!r} for its dead letters, and its own table "
+            f"{table.qualified_name!r} has groups: name a group instead"
         )
         raise DeclarationError(msg)
     if isinstance(dead, QueueTable) and (dead.name, dead.schema) == (table.name, table.schema):

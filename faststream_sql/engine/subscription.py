@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -105,7 +104,8 @@ class Subscription:
         )
         form = await self._make_form(self._context, opened, dead, who)
         if missing := engine.dialect.missing_index(table, opened.indexes):
-            engine.log(logging.WARNING, f"{who}: no index serves its claims, which will slow down as the table grows. Create one: {missing}")
+            text = f"{who}: no index serves its claims, which will slow down as the table grows. Create one: {missing}"
+            engine.log(logging.WARNING, text)
         engine.wakeups.add(table, self._context.group, self._wakeup)
         self._form = form
         return form
@@ -122,7 +122,10 @@ class Subscription:
             case "row_lock":
                 locks = dialect.row_lock(table, opened.types, dead_table)
                 if context.pool.size < 2:
-                    msg = f"{who} holds a connection for each delivery, and a pool of {context.pool.size} leaves none for its settlements: set pool_size=2 or more"
+                    msg = (
+                        f"{who} holds a connection for each delivery, and a pool of {context.pool.size} leaves none for handlers and "
+                        "publishes: set pool_size=2 or more"
+                    )
                     raise DeclarationError(msg)
                 await prepare_all(context.pool, locks, table, who)
                 return RowLockForm(context, locks)
@@ -188,5 +191,3 @@ class Subscription:
 def replace_name(table: QueueTable, name: str) -> QueueTable:
     """The same description for a table of another name in the same schema."""
     return replace(table, name=name)
-
-

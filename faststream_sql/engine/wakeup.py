@@ -1,4 +1,4 @@
-"""Who is to be woken by what: subscriptions that found nothing wait here for a publish of their group, or for the next due row they know of."""
+"""Who is woken by what: a subscription that found nothing waits here for a publish of its group, or for the next due row it knows of."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 
 from faststream_sql.engine.backoff import Backoff, ExponentialBackoff, backoff_seconds
 from faststream_sql.engine.delivery import Delivery
@@ -26,7 +26,16 @@ class Workers:
     """The running part of a subscription. Started once, stopped once."""
 
     def __init__(
-        self, context: Context, form: Form, source: Source, wakeup: Wakeup, deliver: Deliver, *, count: int, backoff: Backoff, poll_seconds: float
+        self,
+        context: Context,
+        form: Form,
+        source: Source,
+        wakeup: Wakeup,
+        deliver: Deliver,
+        *,
+        count: int,
+        backoff: Backoff,
+        poll_seconds: float,
     ) -> None:
         self._context = context
         self._form = form
@@ -36,39 +45,35 @@ class Workers:
         self._count = count
         self._backoff = backoff
         self._poll = poll_seconds
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._in_work: dict[asyncio.Task[None], Delivery] = {}
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._in_work: dict[int, Delivery] = {}
         self._renewer: asyncio.Task[None] | None = None
         self._stopping = False
 
     @property
     def alive(self) -> bool:
         """Whether the source and every worker run."""
-        return not self._stopping and self._source.alive and len(self._tasks) == self._count
+        return not self._stopping and self._source.alive and not any(task.done() for task in self._tasks.values())
 
     def start(self) -> None:
         """Start the workers, the source and the renewals."""
         loop = asyncio.get_running_loop()
         self._source.start()
         for number in range(self._count):
-            task = loop.create_task(self._work(), name=f"worker {number} of {self._context.name!r}")
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._tasks[number] = loop.create_task(self._work(number), name=f"worker {number} of {self._context.name!r}")
         if self._form.renew_every_seconds is not None:
             self._renewer = loop.create_task(self._renew(self._form.renew_every_seconds), name=f"renewals of {self._context.name!r}")
 
-    async def _work(self) -> None:
-        task = asyncio.current_task()
-        assert task is not None
+    async def _work(self, number: int) -> None:
         while (delivery := await self._source.next()) is not None:
             if self._stopping:
                 await self._form.release([delivery])
                 return
-            self._in_work[task] = delivery
+            self._in_work[number] = delivery
             try:
                 await self._run(delivery)
             finally:
-                self._in_work.pop(task, None)
+                self._in_work.pop(number, None)
                 self._source.finished(delivery)
             if self._stopping:
                 return
@@ -77,7 +82,7 @@ class Workers:
         """Deliver one row, and see to it that it ends settled."""
         try:
             if attempts_spent(delivery.attempt, self._context.limit):
-                text = f"row {delivery.row_id!r} of {self._context.name!r} goes to the dead letter unhandled: its process ended on its last attempt"
+                text = f"{self._describe(delivery)} goes to the dead letter unhandled: its process ended on its last attempt"
                 self._context.log(logging.ERROR, text)
                 await delivery.settle(DeadLetter())
                 return
@@ -86,9 +91,9 @@ class Workers:
             if self._stopping:
                 raise  # the stop releases what it cut off
         except SQLBrokerError as error:
-            self._context.log(logging.ERROR, f"row {delivery.row_id!r} of {self._context.name!r} was not settled: {error}", error)
+            self._context.log(logging.ERROR, f"{self._describe(delivery)} was not settled: {error}", error)
         except Exception as error:
-            self._context.log(logging.ERROR, f"row {delivery.row_id!r} of {self._context.name!r} failed outside its handler", error)
+            self._context.log(logging.ERROR, f"{self._describe(delivery)} failed outside its handler", error)
             delivery.error = error
         if delivery.outcome is None:
             await self._settle_for(delivery)
@@ -98,11 +103,11 @@ class Workers:
 
     async def _settle_for(self, delivery: Delivery) -> None:
         """Nobody settled the row: it is tried again by the backoff."""
-        self._context.log(logging.WARNING, f"row {delivery.row_id!r} of {self._context.name!r} was left unsettled, and is tried again")
+        self._context.log(logging.WARNING, f"{self._describe(delivery)} was left unsettled, and is tried again")
         try:
             await delivery.settle(Nack(self.backoff_seconds(delivery)))
         except SQLBrokerError as error:
-            self._context.log(logging.ERROR, f"row {delivery.row_id!r} of {self._context.name!r} was not settled: {error}", error)
+            self._context.log(logging.ERROR, f"{self._describe(delivery)} was not settled: {error}", error)
 
     def backoff_seconds(self, delivery: Delivery) -> float:
         """The delay that the backoff answers for a failed delivery; the default one where a callable of the user's raises."""
@@ -140,33 +145,38 @@ class Workers:
         self._source.stop()
         self._wakeup.wake()
         me = asyncio.current_task()
-        for task in self._tasks - self._in_work.keys() - {me}:  # type: ignore[arg-type]
-            task.cancel()
+        others = {number: task for number, task in self._tasks.items() if task is not me}
+        for number, task in others.items():
+            if number not in self._in_work:
+                task.cancel()
         await self._source.close()
-        busy = self._tasks - {me}  # type: ignore[arg-type]
-        if busy and graceful_seconds:
-            await asyncio.wait(busy, timeout=graceful_seconds)
-        await self._cut_off(self._tasks - {me})  # type: ignore[arg-type]
+        if graceful_seconds and others:
+            await asyncio.wait(others.values(), timeout=graceful_seconds)
+        await self._cut_off({number: task for number, task in others.items() if not task.done()})
         await self._bounded(self._form.close(), "its settlements did not end in time")
         self._form.abandon()
         if self._renewer is not None and self._renewer is not me:
             self._renewer.cancel()
             await asyncio.wait([self._renewer])
 
-    async def _cut_off(self, tasks: set[asyncio.Task[None]]) -> None:
+    async def _cut_off(self, tasks: Mapping[int, asyncio.Task[None]]) -> None:
         """Cancel handlers and release the rows of those that end; one that does not end keeps its row."""
-        cut = {task: self._in_work[task] for task in tasks if task in self._in_work}
-        for task in tasks:
+        if not tasks:
+            return
+        cut = {number: self._in_work[number] for number in tasks if number in self._in_work}
+        for task in tasks.values():
             task.cancel()
-        if tasks:
-            await asyncio.wait(tasks, timeout=CANCEL_SECONDS)
-        released = [delivery for task, delivery in cut.items() if task.done() and delivery.outcome is None]
+        await asyncio.wait(tasks.values(), timeout=CANCEL_SECONDS)
+        released = [delivery for number, delivery in cut.items() if tasks[number].done() and delivery.outcome is None]
         if released:
             await self._bounded(self._form.release(released), "its rows were not released in time")
-        left = [delivery for task, delivery in cut.items() if not task.done()]
-        for delivery in left:
-            text = f"the handler of row {delivery.row_id!r} of {self._context.name!r} does not end on its cancellation; it is left behind"
-            self._context.log(logging.WARNING, text)
+        for number, delivery in cut.items():
+            if not tasks[number].done():
+                text = f"the handler of {self._describe(delivery)} does not end on its cancellation; it is left behind"
+                self._context.log(logging.WARNING, text)
+
+    def _describe(self, delivery: Delivery) -> str:
+        return f"row {delivery.row_id!r} of {self._context.name!r}"
 
     async def _bounded(self, work: Awaitable[None], complaint: str) -> None:
         try:

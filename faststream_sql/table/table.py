@@ -183,7 +183,7 @@ class QueueTable:
             return ()
         return tuple(name for _, name, _, _ in Formatter().parse(self.advisory_lock) if name is not None)
 
-    def roles(self) -> dict[RoleName, Column]:
+    def roles(self) -> dict[str, Column]:
         """The columns that play a role, in the order of `RoleName`."""
         columns: tuple[Column | None, ...] = (
             self.id,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 
-LEAKY = '''
+LEAKY = """
 import asyncio, socket, threading
 import asyncpg, pytest
 
@@ -44,7 +45,7 @@ async def test_clean():
 
 def test_release():
     kept[1].set()
-'''
+"""
 
 
 @pytest.mark.slow
@@ -52,9 +53,9 @@ def test_release():
 def test_what_a_test_leaves_behind_fails_it(tmp_path: Path) -> None:
     file = tmp_path / "test_leaky.py"
     file.write_text(LEAKY)
-    command = [sys.executable, "-m", "pytest", "-p", "tests.conftest", "-c", "pyproject.toml", "--rootdir", str(ROOT), "-p", "no:cacheprovider"]
-    run = subprocess.run([*command, "-rEfp", str(file)], cwd=ROOT, capture_output=True, text=True, check=False)
-    failed = {line.split("::")[1].split(" - ")[0] for line in run.stdout.splitlines() if line.startswith(("ERROR ", "FAILED ")) and "::" in line}
+    command = f"{sys.executable} -m pytest -p tests.conftest -c pyproject.toml --rootdir . -p no:cacheprovider -rEfp {file}"
+    run = subprocess.run(command.split(), cwd=ROOT, capture_output=True, text=True, check=False)
+    failed = set(re.findall(r"^(?:ERROR|FAILED) \S*::(\w+)", run.stdout, re.MULTILINE))
     assert failed == {"test_task", "test_thread", "test_socket", "test_session", "test_lock"}, run.stdout + run.stderr
     for words in ("tasks left pending", "threads left running", "<socket.socket fd=", "is idle, its last statement", "holds relation"):
         assert words in run.stdout, run.stdout

@@ -121,7 +121,9 @@ def query(bound: Bound) -> Query:
     return Query(*bound)
 
 
-async def run_plan(connection: Connection, plan: Plan, values: Mapping[str, object], id_position: int, timeout: float | None = None) -> list[Row]:
+async def run_plan(
+    connection: Connection, plan: Plan, values: Mapping[str, object], id_position: int, timeout: float | None = None
+) -> list[Row]:
     """Carry out a plan; returns its rows."""
     match plan:
         case Once(statement):

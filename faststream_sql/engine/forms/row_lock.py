@@ -76,7 +76,8 @@ class RowLockForm:
             await self._carry_out(delivery, connection, effective)
         except ConnectionLostError as error:
             await self._context.pool.release(connection)
-            raise self._lost(delivery, "its session ended, and with it the row's lock; the row returns unless the last commit went through") from error
+            why = "its session ended, and with it the row's lock; the row returns unless the last commit went through"
+            raise self._lost(delivery, why) from error
         except DatabaseError as error:
             await self._context.pool.release(connection)
             if error.code == _DIVISION_BY_ZERO:
@@ -129,7 +130,8 @@ class RowLockForm:
             delivery.lease_lost = True
             self._context.lost(delivery)
         return LeaseLostError(
-            f"row {delivery.row_id!r} of {self._context.name!r} (table {self._context.table.table.qualified_name!r}) is no longer this delivery's: {why}"
+            f"row {delivery.row_id!r} of {self._context.name!r} (table {self._context.table.table.qualified_name!r}) is no longer this "
+            f"delivery's: {why}"
         )
 
     async def release(self, deliveries: Sequence[Delivery]) -> None:
