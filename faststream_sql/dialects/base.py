@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Protocol, TypeAlias
 
 from faststream_sql.dialects.template import Param
@@ -49,8 +50,8 @@ class Statement:
         args: list[object] = []
         for name, column in self.params:
             value = values[name]
-            if column is not None and value is not None:
-                value = self.times[column].encode(value)  # type: ignore[arg-type]
+            if column is not None and isinstance(value, datetime):
+                value = self.times[column].encode(value)
             args.append(value)
         return self.text, args
 

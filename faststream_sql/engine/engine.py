@@ -8,6 +8,7 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import cast
 
 from faststream_sql.dialects import dialect_for
 from faststream_sql.dialects.base import Dialect
@@ -175,7 +176,9 @@ class Engine:
         for start in range(0, len(batch), many.most):
             text, args = many.pack([value.values for value in batch[start : start + many.most]])
             ids += [row[0] for row in await connection.fetch(text, args)]
-        return sorted(ids) if opened.table.id.generated and opened.table.id_type is int else ids  # type: ignore[type-var]
+        if opened.table.id.generated and opened.table.id_type is int:
+            return sorted(cast("list[int]", ids))  # the rows were given their ids in order, and no RETURNING promises to keep it
+        return ids
 
     async def create_tables(self, tables: Sequence[QueueTable]) -> None:
         """Create the tables and their indexes where they are missing, for quickstarts and tests."""

@@ -12,6 +12,7 @@ import logging
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from faststream_sql.dialects.base import GroupPlan, Plan
@@ -47,7 +48,7 @@ class LeaseHold:
     """The row's attempt while it is held: the claim counted it."""
     confirmed: Any
     """In the column's own form, never formatted anew."""
-    expires: Any
+    expires: datetime
     """The moment of the confirmed expiry."""
     confirmed_at: float
     """When it was sent, on the clock's monotonic scale."""
@@ -198,9 +199,9 @@ class Settler:
             delivery.lease_lost = True
             context.lost(delivery)
             raise LeaseLostError(
-                f"row {delivery.row_id!r} of {context.name!r} (table {context.table.table.qualified_name!r}, attempt {delivery.attempt}) is "
-                f"no longer this delivery's: its lease ended and it was claimed again, or somebody changed or removed it. The {self._purpose} "
-                "changed nothing"
+                f"row {delivery.row_id!r} of {context.name!r} (attempt {delivery.attempt}) is no "
+                "longer this delivery's: its lease ended and it was claimed again, or somebody changed or removed it. "
+                f"The {self._purpose} changed nothing"
             )
 
     async def _send_alone(self, settlement: Settlement, pairs: Sequence[tuple[object, object]]) -> bool:

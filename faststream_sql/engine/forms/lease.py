@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from typing_extensions import assert_never
 
@@ -60,13 +60,13 @@ class LeaseForm:
         self._held.update(deliveries)
         return deliveries
 
-    def _delivery(self, row: Sequence[object], expires: object, sent_at: float) -> Delivery:
+    def _delivery(self, row: Sequence[object], expires: datetime, sent_at: float) -> Delivery:
         was = row[self._reader.locked_until] if self._reader.locked_until is not None else None
         delivery = self._reader.read(row, hold=None, suspect=was is not None, settle=self.settle)
         most = self._context.table.types.attempt_max
         delivery.hold = LeaseHold(
             attempt=None if delivery.attempt is None else min(delivery.attempt + 1, most),
-            confirmed=self._times["locked_until"].encode(expires),  # type: ignore[arg-type]
+            confirmed=self._times["locked_until"].encode(expires),
             expires=expires,
             confirmed_at=sent_at,
             trusted_until=sent_at + self._lease,
@@ -140,7 +140,7 @@ class LeaseForm:
             sent_at = context.clock.monotonic()
             ordered = sorted((delivery for delivery in held if delivery in self._held), key=lambda delivery: str(delivery.key))
             rows: list[tuple[object, ...]] = []
-            sent: dict[Delivery, tuple[object, object]] = {}
+            sent: dict[Delivery, tuple[datetime, object]] = {}
             for delivery in ordered:
                 hold: LeaseHold = delivery.hold
                 counted: tuple[object, ...] = (hold.attempt,) if table.attempt else ()
@@ -176,14 +176,14 @@ class LeaseForm:
             self._held.discard(delivery)
             context.lost(delivery)
 
-    def _next_expiry(self, hold: LeaseHold, sent_at: float) -> tuple[object, object]:
+    def _next_expiry(self, hold: LeaseHold, sent_at: float) -> tuple[datetime, object]:
         """The later of the wall clock's answer and the old expiry plus the time that has really passed: a clock set back costs no lease."""
         wall = self._context.clock.now() + timedelta(seconds=self._lease)
         steady = hold.expires + timedelta(seconds=sent_at - hold.confirmed_at)
         expires = self._expiries.after(max(wall, steady))
         return expires, self._times["locked_until"].encode(expires)
 
-    def _confirm(self, delivery: Delivery, expires: object, token: object, sent_at: float) -> None:
+    def _confirm(self, delivery: Delivery, expires: datetime, token: object, sent_at: float) -> None:
         hold: LeaseHold = delivery.hold
         hold.confirmed, hold.expires, hold.confirmed_at = token, expires, sent_at
         hold.trusted_until = sent_at + self._lease
