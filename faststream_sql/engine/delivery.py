@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from faststream_sql.engine.outcome import Outcome
@@ -16,7 +16,9 @@ class Delivery:
     """
 
     __slots__ = (
+        "_names",
         "_settle",
+        "_values",
         "attempt",
         "error",
         "group",
@@ -27,7 +29,6 @@ class Delivery:
         "message",
         "outcome",
         "payload",
-        "row",
         "row_id",
         "suspect",
     )
@@ -39,7 +40,8 @@ class Delivery:
         row_id: object,
         group: str | None,
         attempt: int | None,
-        row: Mapping[str, Any],
+        names: Sequence[str],
+        values: Sequence[Any],
         payload: object,
         headers: object,
         suspect: bool,
@@ -53,8 +55,8 @@ class Delivery:
         self.group = group
         self.attempt = attempt
         """How often the row has been delivered, this time included; None where the table does not count."""
-        self.row = row
-        """The row's values by role, or by name for a plain column, as they stood before the claim."""
+        self._names = names
+        self._values = values
         self.payload = payload
         self.headers = headers
         self.suspect = suspect
@@ -68,6 +70,11 @@ class Delivery:
         self.message: Any = None
         """What the caller of the engine made of the delivery, kept for it here."""
         self._settle = settle
+
+    @property
+    def row(self) -> dict[str, Any]:
+        """The row's values by role, or by name for a plain column, as they stood before the claim."""
+        return dict(zip(self._names, self._values, strict=True))
 
     async def settle(self, outcome: Outcome) -> None:
         """Settle the row; returns when the settlement is committed.

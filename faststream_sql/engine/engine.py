@@ -177,7 +177,9 @@ class Engine:
             text, args = many.pack([value.values for value in batch[start : start + many.most]])
             ids += [row[0] for row in await connection.fetch(text, args)]
         if opened.table.id.generated and opened.table.id_type is int:
-            return sorted(cast("list[int]", ids))  # the rows were given their ids in order, and no RETURNING promises to keep it
+            return list[object](
+                sorted(cast("list[int]", ids))
+            )  # the rows were given their ids in order, and no RETURNING promises to keep it
         return ids
 
     async def create_tables(self, tables: Sequence[QueueTable]) -> None:

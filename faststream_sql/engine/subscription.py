@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -99,6 +100,7 @@ class Subscription:
             pool=engine.pool,
             clock=engine.clock,
             log=engine.log,
+            due=lambda group, moment: engine.wakeups.published(table, group, moment),
             lost=engine.lease_lost,
             command_timeout=engine.settings.command_timeout_seconds,
         )
@@ -117,8 +119,9 @@ class Subscription:
             case "lease":
                 leases = dialect.lease(table, opened.types, dead_table)
                 await prepare_all(context.pool, leases, table, who)
-                lease = self.options.lease
-                return LeaseForm(context, leases, self._engine.settings.lease_seconds if lease is None else lease_seconds(lease))
+                lease = self._engine.settings.lease_seconds if self.options.lease is None else lease_seconds(self.options.lease)
+                # Half the workers settle while the other half work: settled all at once, they would all wait for the commit.
+                return LeaseForm(context, leases, lease, settle_together=math.ceil(self.options.max_workers / 2))
             case "row_lock":
                 locks = dialect.row_lock(table, opened.types, dead_table)
                 if context.pool.size < 2:

@@ -58,9 +58,9 @@ class Workers:
     def start(self) -> None:
         """Start the workers, the source and the renewals."""
         loop = asyncio.get_running_loop()
-        self._source.start()
         for number in range(self._count):
             self._tasks[number] = loop.create_task(self._work(number), name=f"worker {number} of {self._context.name!r}")
+        self._source.start()  # after the workers, whose number it claims for
         if self._form.renew_every_seconds is not None:
             self._renewer = loop.create_task(self._renew(self._form.renew_every_seconds), name=f"renewals of {self._context.name!r}")
 

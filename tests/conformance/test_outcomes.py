@@ -14,7 +14,7 @@ async def test_an_acknowledged_row_is_gone(bench: Bench) -> None:
     await bench.until(lambda: len(bench.seen) == 1)
     assert bench.seen == [(b"one", 1)]
     assert bench.deliveries[0].row_id == row_id
-    assert await bench.rows() == []
+    await bench.until_rows(lambda rows: rows == [])
 
 
 async def test_a_rejected_row_is_gone(bench: Bench) -> None:
@@ -24,7 +24,7 @@ async def test_a_rejected_row_is_gone(bench: Bench) -> None:
     await bench.subscribe(reject)
     await bench.publish(b"one")
     await bench.until(lambda: len(bench.seen) == 1)
-    assert await bench.rows() == []
+    await bench.until_rows(lambda rows: rows == [])
 
 
 async def test_a_nacked_row_returns_at_once_with_one_more_attempt_and_its_time_untouched(bench: Bench) -> None:
@@ -40,7 +40,7 @@ async def test_a_nacked_row_returns_at_once_with_one_more_attempt_and_its_time_u
     await bench.until(lambda: len(bench.seen) == 2)
     assert bench.seen == [(b"one", 1), (b"one", 2)]
     assert times == [before["retry_after"], before["retry_after"]]
-    assert await bench.rows() == []
+    await bench.until_rows(lambda rows: rows == [])
 
 
 async def test_a_nack_with_a_delay_puts_the_row_off(bench: Bench) -> None:
@@ -65,7 +65,7 @@ async def test_a_short_delay_passes(bench: Bench) -> None:
     await bench.subscribe(put_off, poll_interval=30)  # the row's own time ends the wait, not the poll
     await bench.publish(b"one")
     await bench.until(lambda: len(bench.seen) == 2)
-    assert await bench.rows() == []
+    await bench.until_rows(lambda rows: rows == [])
 
 
 async def test_the_first_outcome_wins(bench: Bench) -> None:
@@ -76,7 +76,7 @@ async def test_the_first_outcome_wins(bench: Bench) -> None:
     await bench.subscribe(undecided)
     await bench.publish(b"one")
     await bench.until(lambda: len(bench.seen) == 1)
-    assert await bench.rows() == []
+    await bench.until_rows(lambda rows: rows == [])
 
 
 async def test_a_delivery_left_unsettled_is_tried_again_by_the_backoff(bench: Bench) -> None:
@@ -100,7 +100,7 @@ async def test_a_handler_that_raises_is_tried_again(bench: Bench) -> None:
     await bench.subscribe(fail, backoff=None)
     await bench.publish(b"one")
     await bench.until(lambda: len(bench.seen) == 2)
-    assert await bench.rows() == []
+    await bench.until_rows(lambda rows: rows == [])
 
 
 async def test_the_last_failed_attempt_moves_the_row_to_the_dead_letter(bench: Bench) -> None:
@@ -110,7 +110,7 @@ async def test_the_last_failed_attempt_moves_the_row_to_the_dead_letter(bench: B
     await bench.subscribe(fail, max_attempts=3, dead_letter="jobs.dead")
     (row_id,) = await bench.publish(b"one")
     await bench.until(lambda: len(bench.seen) == 3)
-    (row,) = await bench.until_rows(lambda rows: [row["name"] for row in rows] == ["jobs.dead"])
+    (row,) = await bench.until_rows(lambda rows: [row["group"] for row in rows] == ["jobs.dead"])
     assert [attempt for _, attempt in bench.seen] == [1, 2, 3]
     assert (row["id"], row["attempt"], bytes(row["payload"])) == (row_id, 3, b"one")
     assert row.get("locked_until") is None
@@ -124,7 +124,7 @@ async def test_a_dead_letter_moves_at_once_whatever_its_attempt(bench: Bench) ->
     await bench.publish(b"one")
     await bench.until(lambda: len(bench.seen) == 1)
     (row,) = await bench.rows()
-    assert (row["name"], row["attempt"]) == ("jobs.dead", 1)
+    assert (row["group"], row["attempt"]) == ("jobs.dead", 1)
 
 
 async def test_a_row_whose_attempts_are_spent_is_dead_lettered_unhandled(bench: Bench) -> None:
@@ -133,7 +133,7 @@ async def test_a_row_whose_attempts_are_spent_is_dead_lettered_unhandled(bench: 
     await bench.publish(b"fresh")
     await bench.subscribe(max_attempts=5, dead_letter="jobs.dead")
     await bench.until(lambda: bench.seen == [(b"fresh", 1)])
-    (row,) = await bench.until_rows(lambda rows: [row["name"] for row in rows] == ["jobs.dead"])
+    (row,) = await bench.until_rows(lambda rows: [row["group"] for row in rows] == ["jobs.dead"])
     assert bytes(row["payload"]) == b"crashed five times"
 
 
@@ -152,7 +152,7 @@ async def test_a_dead_letter_group_is_a_queue_like_any_other(bench: Bench) -> No
     await bench.publish(b"one")
     await bench.until(lambda: bool(read))
     assert read == [("jobs.dead", 2)]
-    assert await bench.rows() == []
+    await bench.until_rows(lambda rows: rows == [])
 
 
 async def test_a_released_row_is_due_at_once_and_its_attempt_given_back(bench: Bench) -> None:
@@ -182,4 +182,4 @@ async def test_attempts_stop_at_the_columns_maximum(bench: Bench) -> None:
     await bench.subscribe(twice)
     await bench.until(lambda: len(bench.seen) == 2)
     assert counted == [most, most]
-    assert await bench.rows() == []
+    await bench.until_rows(lambda rows: rows == [])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Protocol
 from uuid import UUID
 
@@ -35,6 +36,8 @@ class Context:
     pool: Pool
     clock: Clock
     log: Log
+    due: Callable[[str | None, datetime | None], None]
+    """Called with a group and a moment where a row of it falls due then (None: now), so that whoever waits for it wakes."""
     lost: Callable[[Delivery], None]
     """Called with a delivery whose row was found to be no longer its own."""
     command_timeout: float
@@ -107,7 +110,8 @@ class RowReader:
             row_id=UUID(key) if self._uuid and isinstance(key, str) else key,
             group=self._group,
             attempt=row[self._attempt] if self._attempt is not None else None,
-            row=dict(zip(self._names, row, strict=True)),
+            names=self._names,
+            values=row,
             payload=row[self._payload] if self._payload is not None else None,
             headers=row[self._headers] if self._headers is not None else None,
             suspect=suspect,

@@ -20,8 +20,8 @@ from faststream_sql.engine.outcome import Ack, DeadLetter, Nack, Outcome, Reject
 from faststream_sql.engine.settlement import LeaseHold, Settler
 from faststream_sql.errors import DeclarationError, SQLBrokerError
 
-GROUP_MOST = 200
-"""How many settlements or renewals go out as one statement."""
+RENEW_MOST = 200
+"""How many renewals, or releases, go out as one statement."""
 
 
 class LeaseForm:
@@ -29,7 +29,8 @@ class LeaseForm:
 
     claims_ahead = True
 
-    def __init__(self, context: Context, statements: LeaseStatements, lease_seconds: int) -> None:
+    def __init__(self, context: Context, statements: LeaseStatements, lease_seconds: int, *, settle_together: int) -> None:
+        """`settle_together` is how many settlements go out as one statement at most."""
         self._context = context
         self._statements = statements
         self._lease = lease_seconds
@@ -42,9 +43,9 @@ class LeaseForm:
             raise DeclarationError(msg)
         self._expiries = expiries
         self._times = context.table.types.times
-        self._finish = Settler(context, "finish", statements.finish_many, Once(statements.finish_one), most=GROUP_MOST)
-        self._nack = Settler(context, "nack", statements.nack_many, Once(statements.nack_one), most=GROUP_MOST)
-        self._bury = Settler(context, "dead letter", None, statements.bury, most=GROUP_MOST) if statements.bury else None
+        self._finish = Settler(context, "finish", statements.finish_many, Once(statements.finish_one), most=settle_together)
+        self._nack = Settler(context, "nack", statements.nack_many, Once(statements.nack_one), most=settle_together)
+        self._bury = Settler(context, "dead letter", None, statements.bury, most=settle_together) if statements.bury else None
         # A renewal that waits for long is of no use: it gives up early, and is tried again.
         self._renew_timeout = min(context.command_timeout, lease_seconds / 4)
 
@@ -98,6 +99,7 @@ class LeaseForm:
         due = self._context.clock.now() + timedelta(seconds=delay) if delay is not None and table.retry_after else None
         new = ((self._times["retry_after"].encode(due) if due else None),) if table.retry_after else ()
         await self._nack.settle(delivery, new, {"due": due})
+        self._context.due(self._context.group, due)
 
     async def _settle_dead(self, delivery: Delivery) -> None:
         limit = self._context.limit
@@ -106,6 +108,7 @@ class LeaseForm:
             raise DeclarationError(msg)
         values = {"dead": limit.dead_letter, "group": self._context.group, "delivered": delivery.attempt, "now": None}
         await self._bury.settle(delivery, (), values)
+        self._context.due(limit.dead_letter, None)
 
     async def release(self, deliveries: Sequence[Delivery]) -> None:
         """Give rows back. Sent once and never again: a second try could lower the attempt of the row's next delivery."""
@@ -119,9 +122,10 @@ class LeaseForm:
             given_back: tuple[object, ...] = (delivery.attempt,) if table.attempt else ()
             rows += [(delivery.key, token, *counted, *given_back) for token in (hold.confirmed, *hold.unconfirmed)]
         try:
-            for start in range(0, len(rows), GROUP_MOST):
+            for start in range(0, len(rows), RENEW_MOST):
                 async with self._context.pool.connection(Use.STATEMENT, f"release of {self._context.name!r}") as connection:
-                    await run_group(connection, self._statements.release_many, rows[start : start + GROUP_MOST])
+                    await run_group(connection, self._statements.release_many, rows[start : start + RENEW_MOST])
+            self._context.due(self._context.group, None)
         except SQLBrokerError as error:
             text = f"{len(owned)} row(s) of {self._context.name!r} could not be released; they return when their leases end"
             self._context.log(logging.WARNING, text, error)
@@ -131,8 +135,8 @@ class LeaseForm:
     async def renew(self) -> None:
         """Prolong every lease that is held, in one statement (or a few). Raises what the database reports; to be tried again then."""
         held = [delivery for delivery in self._held if not delivery.lease_lost]
-        for start in range(0, len(held), GROUP_MOST):
-            await self._renew_group(held[start : start + GROUP_MOST])
+        for start in range(0, len(held), RENEW_MOST):
+            await self._renew_group(held[start : start + RENEW_MOST])
 
     async def _renew_group(self, held: Sequence[Delivery]) -> None:
         context, table = self._context, self._context.table.table

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from typing_extensions import assert_never
 
@@ -89,6 +89,7 @@ class RowLockForm:
 
     async def _carry_out(self, delivery: Delivery, connection: Connection, outcome: Ack | Reject | Nack | DeadLetter) -> None:
         context, statements = self._context, self._statements
+        falls_due: tuple[str | None, datetime | None] | None = None
         match outcome:
             case Ack() | Reject():
                 if statements.finish_inline is not None and not self._closing:
@@ -100,14 +101,18 @@ class RowLockForm:
                 has_delay = delay is not None and context.table.table.retry_after is not None
                 due = context.clock.now() + timedelta(seconds=delay or 0) if has_delay else None
                 await self._write(delivery, connection, statements.nack, {"due": due})
+                falls_due = (context.group, due)
             case DeadLetter():
                 if statements.bury is None or context.limit is None:
                     msg = f"row {delivery.row_id!r} of {context.name!r} cannot be dead-lettered: the subscription declares no dead_letter="
                     raise DeclarationError(msg)
                 await self._write(delivery, connection, statements.bury, {"dead": context.limit.dead_letter})
+                falls_due = (context.limit.dead_letter, None)
             case _:
                 assert_never(outcome)
         await self._commit(connection)
+        if falls_due is not None:
+            context.due(*falls_due)
 
     async def _write(self, delivery: Delivery, connection: Connection, statement: Statement, values: dict[str, object]) -> None:
         text, args = statement.bind({**values, "id": delivery.key})
@@ -146,6 +151,7 @@ class RowLockForm:
             except DatabaseError as error:
                 self._context.log(logging.DEBUG, f"the session of row {delivery.row_id!r} is gone, and its lock with it", error)
             await self._context.pool.release(connection)
+            self._context.due(self._context.group, None)
 
     async def renew(self) -> None:
         """Nothing to do: the transaction holds the row."""

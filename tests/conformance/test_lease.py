@@ -1,0 +1,215 @@
+"""The lease form: its hold on a row, its renewals, its fence, and what a crash leaves behind."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from faststream_sql.engine import Ack, DeadLetter, Delivery, Nack, Outcome, Reject
+from faststream_sql.errors import LeaseLostError
+from tests.conformance.bench import Bench
+from tests.conformance.conftest import Pair
+
+MakeBench = Callable[..., Awaitable[Bench]]
+
+
+@pytest.fixture(autouse=True)
+def only_leases(pair: Pair) -> None:
+    if pair.form != "lease":
+        pytest.skip("about the lease form")
+
+
+async def set_lease(bench: Bench, seconds: float, where: str = "TRUE") -> None:
+    """Write a lease as another process would have left it: it ends `seconds` from now (negative: it has ended)."""
+    codec = bench.engine.dialect.recommended_types(bench.table).times["locked_until"]
+    moment = codec.encode(bench.engine.clock.now() + timedelta(seconds=seconds))
+    await bench.sql(f"UPDATE jobs SET locked_until = '{moment}', attempt = attempt + 1 WHERE {where}")
+
+
+async def test_a_claim_writes_the_expiry_and_counts_the_attempt(bench: Bench) -> None:
+    inside: list[dict[str, Any]] = []
+
+    async def look(delivery: Delivery) -> None:
+        inside.extend(await bench.rows())
+        await delivery.settle(Ack())
+
+    before = bench.engine.clock.now()
+    await bench.publish(b"one")
+    await bench.subscribe(look, lease=60)
+    await bench.until(lambda: len(bench.seen) == 1)
+    (row,) = inside
+    assert row["attempt"] == 2, "the claim counts the attempt"
+    assert bench.seen == [(b"one", 1)], "the delivery reads it as it stood"
+    expires = bench.moment("locked_until", row["locked_until"])
+    assert timedelta(seconds=59) < expires - before < timedelta(seconds=61 + 20)
+
+
+async def test_rows_that_another_process_left(bench: Bench) -> None:
+    await bench.publish(b"ended")
+    await set_lease(bench, -1)
+    await bench.publish(b"live")
+    await set_lease(bench, 3600, "attempt = 1")
+    await bench.subscribe()
+    await bench.until(lambda: bench.seen == [(b"ended", 2)])
+    for _ in range(5):  # several polls
+        await asyncio.sleep(0.05)
+    assert bench.seen == [(b"ended", 2)]
+    (row,) = await bench.rows()
+    assert row["attempt"] == 2
+
+
+async def test_a_handler_longer_than_its_lease_is_delivered_once(bench: Bench) -> None:
+    expiries: set[object] = set()
+
+    async def long(delivery: Delivery) -> None:
+        for _ in range(25):
+            await asyncio.sleep(0.1)
+            expiries.update(row["locked_until"] for row in await bench.rows())
+        await delivery.settle(Ack())
+
+    await bench.publish(b"report")
+    await bench.subscribe(long, lease=1)
+    await bench.subscribe(long, lease=1)  # a rival that would take it
+    await bench.until(lambda: bool(bench.deliveries) and bench.deliveries[0].outcome is not None)
+    assert bench.seen == [(b"report", 1)]
+    assert len(expiries) >= 4, "the lease was renewed each half second"
+    await bench.until_rows(lambda rows: rows == [])
+
+
+@pytest.mark.parametrize("outcome", [Ack(), Reject(), Nack(), Nack(60.0), DeadLetter()], ids=repr)
+async def test_a_late_settlement_changes_nothing(bench: Bench, outcome: Outcome) -> None:
+    """The lease is forced to end while the handler runs; another worker takes the row; the first one's settlement is void."""
+    entered, twin_has_it, done = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    errors: list[BaseException] = []
+
+    async def first(delivery: Delivery) -> None:
+        entered.set()
+        await twin_has_it.wait()
+        before = await bench.rows()
+        try:
+            await delivery.settle(outcome)
+        except LeaseLostError as error:
+            errors.append(error)
+        assert await bench.rows() == before
+        done.set()
+
+    async def twin(delivery: Delivery) -> None:
+        twin_has_it.set()
+        await done.wait()
+        await delivery.settle(Ack())
+
+    await bench.publish(b"one")
+    stuck = await bench.subscribe(first, lease=3600, max_attempts=9, dead_letter="jobs.dead")
+    await entered.wait()
+    await set_lease(bench, -1, "FALSE")
+    codec = bench.engine.dialect.recommended_types(bench.table).times["locked_until"]
+    ended = codec.encode(bench.engine.clock.now() - timedelta(seconds=1))
+    await bench.sql(f"UPDATE jobs SET locked_until = '{ended}'")
+    await bench.subscribe(twin, lease=3600)
+    await bench.until(lambda: len(bench.seen) == 2 and done.is_set())
+    assert bench.seen == [(b"one", 1), (b"one", 2)]
+    assert len(errors) == 1
+    assert bench.deliveries[0].lease_lost
+    assert bench.lost == [bench.deliveries[0]]
+    await bench.until_rows(lambda rows: rows == [])
+    await stuck.stop(1.0)
+
+
+async def test_a_renewal_that_finds_the_row_taken_marks_the_delivery(bench: Bench) -> None:
+    entered, leave = asyncio.Event(), asyncio.Event()
+
+    async def long(delivery: Delivery) -> None:
+        entered.set()
+        await leave.wait()
+
+    await bench.publish(b"one")
+    await bench.subscribe(long, lease=1)
+    await entered.wait()
+    await bench.sql("UPDATE jobs SET attempt = 77")
+    while not bench.lost:
+        await asyncio.sleep(0.02)
+    assert bench.deliveries[0].lease_lost
+    leave.set()
+    await bench.until(lambda: True)
+    (row,) = await bench.rows()
+    assert row["attempt"] == 77, "nothing of the lost delivery reached the row"
+
+
+async def test_a_suspect_is_not_claimed_ahead(bench: Bench) -> None:
+    """Rows whose leases had ended may have killed their worker: with one worker, only one of them is taken at a time."""
+    await bench.publish(b"a", b"b", b"c")
+    await set_lease(bench, -1)
+
+    async def look(delivery: Delivery) -> None:
+        free = len(bench.seen) == 1 and [(2, True), (2, True)]
+        await bench.until_rows(lambda rows: not free or [(row["attempt"], row["locked_until"] is None) for row in rows[1:]] == free)
+        await delivery.settle(Ack())
+
+    await bench.subscribe(look, prefetch=10, max_workers=1)
+    await bench.until(lambda: len(bench.seen) == 3)
+    assert [attempt for _, attempt in bench.seen] == [2, 2, 2]
+
+
+async def test_a_suspect_on_its_last_attempt_runs_alone(make_bench: MakeBench) -> None:
+    bench = await make_bench()
+    await bench.publish(b"poison")
+    await bench.sql("UPDATE jobs SET attempt = 2")
+    await set_lease(bench, -1)
+    await bench.publish(b"a", b"b", b"c", b"d")
+    running, beside = 0, 0
+
+    async def count(delivery: Delivery) -> None:
+        nonlocal running, beside
+        running += 1
+        await asyncio.sleep(0.05)
+        if delivery.payload == b"poison":
+            beside = running - 1
+        running -= 1
+        await delivery.settle(Ack())
+
+    await bench.subscribe(count, max_workers=4, max_attempts=3, dead_letter="jobs.dead")
+    await bench.until(lambda: len(bench.seen) == 5)
+    assert (b"poison", 3) in bench.seen
+    assert beside == 0
+    await bench.until_rows(lambda rows: rows == [])
+
+
+async def test_rows_claimed_ahead_are_released_at_a_stop_with_their_attempts(bench: Bench) -> None:
+    entered = asyncio.Event()
+
+    async def stuck(delivery: Delivery) -> None:
+        entered.set()
+        await asyncio.sleep(60)
+
+    await bench.publish(*[b"%d" % n for n in range(8)])
+    subscription = await bench.subscribe(stuck, max_workers=2, prefetch=6, lease=3600)
+    await entered.wait()
+    await bench.until_rows(lambda rows: sum(row["locked_until"] is not None for row in rows) == 8)
+    await subscription.stop(0.05)
+    rows = await bench.rows()
+    assert [(row["attempt"], row["locked_until"]) for row in rows] == [(1, None)] * 8
+
+
+async def test_a_handler_that_does_not_end_keeps_its_lease(bench: Bench) -> None:
+    entered, leave = asyncio.Event(), asyncio.Event()
+
+    async def stubborn(delivery: Delivery) -> None:
+        entered.set()
+        while not leave.is_set():
+            try:
+                await leave.wait()
+            except asyncio.CancelledError:
+                continue
+
+    await bench.publish(b"one")
+    subscription = await bench.subscribe(stubborn, lease=3600)
+    await entered.wait()
+    await asyncio.wait_for(subscription.stop(0.05), 10)
+    (row,) = await bench.rows()
+    assert (row["attempt"], row["locked_until"] is None) == (2, False)
+    leave.set()
+    await asyncio.sleep(0.05)
