@@ -126,7 +126,7 @@ class BufferedSource:
         self._room = asyncio.Event()
         self._stopping = False
         self._busy = workers  # until a worker asks for its first delivery
-        self._suspects: set[Delivery] = set()
+        self._suspects: set[Delivery] = set()  # claimed and not finished
         self._alone: Delivery | None = None
         self._task: asyncio.Task[None] | None = None
 
@@ -158,9 +158,7 @@ class BufferedSource:
 
     def _take(self) -> Delivery:
         delivery = self._buffer.popleft()
-        if delivery.suspect:
-            self._suspects.add(delivery)
-            self._alone = delivery if self._runs_alone(delivery) else None
+        self._alone = delivery if self._runs_alone(delivery) else None
         if len(self._buffer) <= self._prefetch // 2:
             self._room.set()
         return delivery
@@ -209,6 +207,7 @@ class BufferedSource:
         """Put claimed rows into the buffer; those that must not wait behind a suspect go back. Returns how many stayed."""
         kept = 0 if self._stopping else self._room_for(deliveries)
         self._buffer.extend(deliveries[:kept])
+        self._suspects.update(delivery for delivery in deliveries[:kept] if delivery.suspect)
         if kept < len(deliveries):
             await self._form.release(deliveries[kept:])
         return kept
