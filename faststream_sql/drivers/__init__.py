@@ -1,0 +1,34 @@
+"""Drivers: I/O only. Each is imported when a URL asks for it, so that a service needs the library of its own database alone."""
+
+from __future__ import annotations
+
+from faststream_sql.drivers.base import Pool
+from faststream_sql.drivers.url import DatabaseURL
+from faststream_sql.errors import DeclarationError
+
+
+def open_pool(url: DatabaseURL, *, size: int, acquire_timeout: float, command_timeout: float) -> Pool:
+    """A pool for the URL, not yet connected. Times are in seconds.
+
+    Raises DeclarationError, naming what to install, where the driver's library is missing.
+    """
+    missing: DeclarationError
+    try:
+        match url.backend:
+            case "postgresql":
+                from faststream_sql.drivers.asyncpg import AsyncpgPool
+
+                return AsyncpgPool(url, size=size, acquire_timeout=acquire_timeout, command_timeout=command_timeout)
+            case "sqlite":
+                from faststream_sql.drivers.aiosqlite import AiosqlitePool
+
+                return AiosqlitePool(url, size=size, acquire_timeout=acquire_timeout, command_timeout=command_timeout)
+            case "mysql" | "mariadb":
+                msg = "MySQL and MariaDB are not supported in this release"
+                raise DeclarationError(msg)
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.startswith("faststream_sql"):
+            raise
+        extra = {"postgresql": "postgres", "sqlite": "sqlite"}.get(url.backend, "mysql")
+        missing = DeclarationError(f"{url.backend} needs the library {error.name!r}: pip install 'faststream-sql[{extra}]'")
+    raise missing

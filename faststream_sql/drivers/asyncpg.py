@@ -1,0 +1,418 @@
+"""Postgres through asyncpg."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+import asyncpg
+
+from faststream_sql.drivers.asyncpg_errors import mapped, mapped_connect_error
+from faststream_sql.drivers.base import Connection, Query, Row, Server, Use
+from faststream_sql.drivers.gate import Gate
+from faststream_sql.drivers.sqlalchemy import unwrap
+from faststream_sql.drivers.url import DatabaseURL, Secret
+from faststream_sql.errors import ClosedError, ConnectionLostError, SQLBrokerError, UnavailableError
+from faststream_sql.table.catalogue import ColumnFacts, IndexFacts
+
+T = TypeVar("T")
+
+ROLLBACK_SECONDS = 1.0
+"""How long a connection that comes back in a transaction has for its rollback before it is cut."""
+
+_LEVELS = {
+    None: "READ COMMITTED",
+    "read_committed": "READ COMMITTED",
+    "repeatable_read": "REPEATABLE READ",
+    "serializable": "SERIALIZABLE",
+}
+
+_COLUMNS = """
+SELECT a.attname, format_type(a.atttypid, a.atttypmod), NOT a.attnotnull, pg_get_expr(d.adbin, d.adrelid),
+       concat_ws(' ', CASE WHEN a.attidentity <> '' THEN 'identity' END, CASE WHEN a.attgenerated <> '' THEN 'generated' END)
+FROM pg_attribute AS a LEFT JOIN pg_attrdef AS d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
+WHERE a.attrelid = to_regclass($1) AND a.attnum > 0 AND NOT a.attisdropped
+ORDER BY a.attnum
+"""
+
+# before Postgres 10 and 12 there are no identity and no generated columns
+_OLD_COLUMNS = _COLUMNS.replace(
+    "concat_ws(' ', CASE WHEN a.attidentity <> '' THEN 'identity' END, CASE WHEN a.attgenerated <> '' THEN 'generated' END)", "''"
+)
+
+_INDEXES = """
+SELECT c.relname, array(
+    SELECT coalesce(a.attname, '') FROM unnest(i.indkey) WITH ORDINALITY AS k (number, place)
+    LEFT JOIN pg_attribute AS a ON a.attrelid = i.indrelid AND a.attnum = k.number ORDER BY k.place)
+FROM pg_index AS i JOIN pg_class AS c ON c.oid = i.indexrelid
+WHERE i.indrelid = to_regclass($1) AND i.indisvalid
+"""
+
+log = logging.getLogger("faststream_sql.drivers")
+
+
+class AsyncpgConnection:
+    """One session of Postgres."""
+
+    __slots__ = ("_raw", "broken", "entered")
+
+    def __init__(self, raw: Any) -> None:
+        self.broken = False
+        self.entered: tuple[Use, str] | None = None
+        self._raw = raw
+
+    @property
+    def raw(self) -> Any:
+        """The connection of asyncpg itself."""
+        return self._raw
+
+    @property
+    def in_transaction(self) -> bool:
+        return bool(self._raw.is_in_transaction())
+
+    async def fetch(self, text: str, args: Sequence[object] = (), *, timeout: float | None = None) -> list[Row]:
+        rows: list[Row] = await self._guard(self._raw.fetch(text, *args, timeout=timeout))
+        return rows
+
+    async def execute(self, text: str, args: Sequence[object] = (), *, timeout: float | None = None) -> int:
+        tag: str = await self._guard(self._raw.execute(text, *args, timeout=timeout))
+        count = tag.rpartition(" ")[2]
+        return int(count) if count.isdigit() else 0
+
+    async def script(self, text: str, *, timeout: float | None = None) -> None:
+        await self._guard(self._raw.execute(text, timeout=timeout))
+
+    async def select_then_write(
+        self, select: Query, write: Callable[[list[Row]], Sequence[Query]], *, timeout: float | None = None
+    ) -> list[Row]:
+        await self.begin()
+        try:
+            rows = await self.fetch(*select, timeout=timeout)
+            for text, args in write(rows):
+                await self.execute(text, args, timeout=timeout)
+        except BaseException:
+            if not self.broken:
+                await self.rollback()
+            raise
+        await self.commit()
+        return rows
+
+    async def begin(self, isolation: str | None = None) -> None:
+        await self.script(f"BEGIN ISOLATION LEVEL {_LEVELS[isolation]}")
+
+    async def commit(self) -> None:
+        await self.script("COMMIT")
+
+    async def rollback(self) -> None:
+        await self.script("ROLLBACK")
+
+    async def prepare(self, text: str) -> None:
+        await self._guard(self._raw.prepare(text))
+
+    async def columns(self, table: str, schema: str | None) -> list[ColumnFacts]:
+        new = self._raw.get_server_version()[:2] >= (12, 0)
+        return [ColumnFacts(*row) for row in await self.fetch(_COLUMNS if new else _OLD_COLUMNS, [_regclass(table, schema)])]
+
+    async def indexes(self, table: str, schema: str | None) -> list[IndexFacts]:
+        return [IndexFacts(name, tuple(columns)) for name, columns in await self.fetch(_INDEXES, [_regclass(table, schema)])]
+
+    async def _guard(self, call: Coroutine[Any, Any, T]) -> T:
+        """Await a call of asyncpg; whatever leaves the session in doubt marks it broken."""
+        try:
+            return await call
+        except asyncio.CancelledError:
+            self.broken = True
+            raise
+        except Exception as error:
+            failure = mapped(error)
+            if isinstance(failure, ConnectionLostError) or self._raw.is_closed():
+                self.broken = True
+            raise failure from error
+
+    def terminate(self) -> None:
+        """Cut the session off without a word to the server."""
+        self._raw.terminate()
+
+
+class AsyncpgPool:
+    """A pool of the broker's own. It asks the server for nothing when a connection comes back: every statement here leaves its session as
+    it found it, and one that may not have is discarded. (asyncpg's own pool resets a session at each release, a round trip a message.)
+    """
+
+    def __init__(
+        self, url: DatabaseURL, *, size: int, acquire_timeout: float, command_timeout: float, tls: ssl.SSLContext | None = None
+    ) -> None:
+        self.size = size
+        self._url = url
+        self._command_timeout = command_timeout
+        self._acquire_timeout = acquire_timeout
+        self._tls = tls
+        self._gate = Gate(size, acquire_timeout)
+        self._idle: list[AsyncpgConnection] = []
+        self._all: set[AsyncpgConnection] = set()
+        self._open = False
+        self._returned = asyncio.Event()
+
+    async def open(self) -> Server:
+        if not self._open:
+            self._gate = Gate(self.size, self._acquire_timeout)
+            self._open = True
+        try:
+            async with self.connection(Use.STATEMENT, "start") as connection:
+                return _server(connection)
+        except BaseException:
+            await self.close(0.0)
+            raise
+
+    @asynccontextmanager
+    async def connection(self, use: Use, holder: str) -> AsyncIterator[Connection]:
+        connection = await self.acquire(use, holder)
+        try:
+            yield connection
+        finally:
+            await self.release(connection)
+
+    async def acquire(self, use: Use, holder: str) -> Connection:
+        if not self._open:
+            msg = "the pool is closed: the broker is not started, or was stopped"
+            raise ClosedError(msg)
+        await self._gate.enter(use, holder)
+        try:
+            connection = self._take_idle() or await self._connect()
+        except BaseException:
+            self._gate.leave(use, holder)
+            raise
+        connection.entered = (use, holder)
+        return connection
+
+    def _take_idle(self) -> AsyncpgConnection | None:
+        while self._idle:
+            connection = self._idle.pop()
+            if not connection.raw.is_closed():
+                return connection
+            self._all.discard(connection)
+        return None
+
+    async def _connect(self) -> AsyncpgConnection:
+        failure: SQLBrokerError
+        try:
+            raw = await asyncpg.connect(**_connect_arguments(self._url, self._tls), command_timeout=self._command_timeout)
+        except (
+            OSError,
+            asyncpg.PostgresError,
+            asyncpg.InterfaceError,
+            asyncpg.InternalClientError,
+            TimeoutError,
+            asyncio.TimeoutError,
+        ) as error:
+            failure = mapped_connect_error(error, self._url)
+        else:
+            if not self._open:
+                raw.terminate()
+                msg = "the pool is closed: the broker was stopped"
+                raise ClosedError(msg)
+            connection = AsyncpgConnection(raw)
+            self._all.add(connection)
+            return connection
+        raise failure  # outside the except block: the driver's text names the user, and must not come along as a context
+
+    async def release(self, connection: Connection) -> None:
+        if not isinstance(connection, AsyncpgConnection) or connection.entered is None:
+            return
+        entered, connection.entered = connection.entered, None
+        try:
+            if not await self._is_clean(connection) or not self._open:
+                self._all.discard(connection)
+                connection.terminate()
+            else:
+                self._idle.append(connection)
+        finally:
+            self._gate.leave(*entered)
+            self._returned.set()
+
+    async def _is_clean(self, connection: AsyncpgConnection) -> bool:
+        if connection.broken or connection.raw.is_closed():
+            return False
+        if not connection.in_transaction:
+            return True
+        try:
+            await connection.raw.execute("ROLLBACK", timeout=ROLLBACK_SECONDS)
+        except Exception as error:
+            log.debug("a connection that came back in a transaction could not be rolled back: %r", error)
+            return False
+        return True
+
+    async def close(self, timeout: float) -> None:
+        self._open = False
+        self._gate.close()
+        idle, self._idle = self._idle, []
+        loop = asyncio.get_running_loop()
+        ends = loop.time() + timeout
+        await asyncio.gather(*(self._close_one(connection, timeout) for connection in idle))
+        while self._all and loop.time() < ends:
+            self._returned.clear()
+            try:
+                await asyncio.wait_for(self._returned.wait(), ends - loop.time())
+            except (TimeoutError, asyncio.TimeoutError):
+                break
+        for connection in self._all:
+            connection.terminate()
+        self._all.clear()
+
+    async def _close_one(self, connection: AsyncpgConnection, timeout: float) -> None:
+        self._all.discard(connection)
+        try:
+            await asyncio.wait_for(connection.raw.close(), max(timeout, 0.1))
+        except Exception as error:
+            log.debug("a connection did not close in time and is cut off: %r", error)
+            connection.terminate()
+
+    async def borrow(self, connection: object) -> Connection:
+        return await borrowed(connection)
+
+
+class ServicePool:
+    """An `asyncpg.Pool` that the service owns: connections are borrowed from it, and it is never closed here."""
+
+    def __init__(self, pool: Any, *, acquire_timeout: float) -> None:
+        self.size: int = pool.get_max_size()
+        self._pool = pool
+        self._acquire_timeout = acquire_timeout
+        self._gate = Gate(self.size, acquire_timeout)
+        self._out: dict[AsyncpgConnection, Any] = {}
+        self._open = False
+
+    async def open(self) -> Server:
+        if not self._open:
+            self._gate = Gate(self.size, self._acquire_timeout)
+            self._open = True
+        async with self.connection(Use.STATEMENT, "start") as connection:
+            return _server(connection)
+
+    @asynccontextmanager
+    async def connection(self, use: Use, holder: str) -> AsyncIterator[Connection]:
+        connection = await self.acquire(use, holder)
+        try:
+            yield connection
+        finally:
+            await self.release(connection)
+
+    async def acquire(self, use: Use, holder: str) -> Connection:
+        if not self._open:
+            msg = "the broker is not started, or was stopped"
+            raise ClosedError(msg)
+        await self._gate.enter(use, holder)
+        try:
+            proxy = await self._borrow_from_service()
+        except BaseException:
+            self._gate.leave(use, holder)
+            raise
+        connection = AsyncpgConnection(proxy)
+        connection.entered = (use, holder)
+        self._out[connection] = proxy
+        return connection
+
+    async def _borrow_from_service(self) -> Any:
+        failure: SQLBrokerError
+        try:
+            return await self._pool.acquire(timeout=self._acquire_timeout)
+        except (TimeoutError, asyncio.TimeoutError):
+            failure = UnavailableError(f"the service's pool of {self.size} gave no connection in {self._acquire_timeout:g} s")
+        except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError) as error:
+            failure = UnavailableError(f"the service's pool gave no connection: {type(error).__name__}")
+        raise failure
+
+    async def release(self, connection: Connection) -> None:
+        if not isinstance(connection, AsyncpgConnection) or connection.entered is None:
+            return
+        entered, connection.entered = connection.entered, None
+        proxy = self._out.pop(connection)
+        try:
+            if connection.broken or connection.in_transaction:
+                connection.terminate()
+            await self._pool.release(proxy, timeout=ROLLBACK_SECONDS)
+        except Exception as error:
+            log.debug("the service's pool took a connection back with %r", error)
+        finally:
+            self._gate.leave(*entered)
+
+    async def close(self, timeout: float) -> None:
+        self._open = False
+        self._gate.close()
+        for connection in list(self._out):
+            connection.terminate()
+            await self.release(connection)
+
+    async def borrow(self, connection: object) -> Connection:
+        return await borrowed(connection)
+
+
+async def borrowed(connection: object) -> AsyncpgConnection:
+    """A connection that a caller owns. Raises TypeError for what is none of Postgres."""
+    raw = await unwrap(connection)
+    if not hasattr(raw, "fetchrow") or not hasattr(raw, "is_in_transaction"):
+        msg = (
+            f"connection={type(connection).__name__} cannot carry a publish into Postgres: give an asyncpg connection, or an "
+            "AsyncConnection or AsyncSession of SQLAlchemy on postgresql+asyncpg"
+        )
+        raise TypeError(msg)
+    return AsyncpgConnection(raw)
+
+
+def _server(connection: Connection) -> Server:
+    raw = connection.raw if isinstance(connection, AsyncpgConnection) else None
+    version = raw.get_server_version() if raw is not None else (0, 0)
+    return Server("postgresql", (version[0], version[1]), f"{version[0]}.{version[1]}")
+
+
+def _regclass(table: str, schema: str | None) -> str:
+    quoted = '"' + table.replace('"', '""') + '"'
+    return quoted if schema is None else '"' + schema.replace('"', '""') + '".' + quoted
+
+
+def _reveal(value: str | Secret | None) -> str | None:
+    return value.reveal() if isinstance(value, Secret) else value
+
+
+def _connect_arguments(url: DatabaseURL, tls: ssl.SSLContext | None) -> dict[str, Any]:
+    """What asyncpg is called with. It never sees the URL: its own parser puts parts of a password into its errors."""
+    options = {name: _reveal(value) for name, value in url.options.items()}
+    arguments: dict[str, Any] = {"timeout": float(options.pop("connect_timeout", None) or 10.0)}
+    if url.hosts:
+        arguments["host"] = [host for host, _ in url.hosts]
+        if any(port for _, port in url.hosts):
+            arguments["port"] = [port or 5432 for _, port in url.hosts]
+    named = {"user": _reveal(url.user), "password": _reveal(url.password), "database": url.database}
+    arguments |= {name: value for name, value in named.items() if value is not None}
+    for name in ("passfile", "target_session_attrs", "krbsrvname", "gsslib"):
+        if options.get(name) is not None:
+            arguments[name] = options.pop(name)
+    if "statement_cache_size" in options:
+        arguments["statement_cache_size"] = int(options.pop("statement_cache_size") or 0)
+    arguments |= _tls_arguments(options, tls)
+    settings = {"application_name": "faststream_sql", **{name: value for name, value in options.items() if value is not None}}
+    arguments["server_settings"] = settings
+    return arguments
+
+
+def _tls_arguments(options: dict[str, str | None], tls: ssl.SSLContext | None) -> dict[str, Any]:
+    """TLS as libpq means its options. A context that was given decides by itself."""
+    mode, root, cert, key = (options.pop(name, None) for name in ("sslmode", "sslrootcert", "sslcert", "sslkey"))
+    secret = options.pop("sslpassword", None)
+    if tls is not None:
+        return {"ssl": tls}
+    if root is None and cert is None:
+        return {} if mode is None else {"ssl": mode}
+    if mode == "disable":
+        return {"ssl": "disable"}
+    verify = mode in {"verify-ca", "verify-full"} or root is not None
+    context = ssl.create_default_context(cafile=root if root != "system" else None)
+    context.check_hostname = mode == "verify-full" or root == "system"
+    context.verify_mode = ssl.CERT_REQUIRED if verify else ssl.CERT_NONE
+    if cert is not None:
+        context.load_cert_chain(cert, key, secret)
+    return {"ssl": context}
