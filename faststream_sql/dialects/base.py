@@ -89,7 +89,19 @@ class SelectThenWrite:
     pack_ids: Callable[[Sequence[object]], object]
 
 
-Plan: TypeAlias = Once | SelectThenWrite
+@dataclass(frozen=True, slots=True)
+class Guarded:
+    """A claim under a mutex that the database keeps: `probe` looks without it and costs one statement; then, in one transaction, `guard`
+    takes it (no row: somebody else has it) and `statement` claims. The guard is a statement of its own, so that the claim sees what was
+    committed before the mutex was taken.
+    """
+
+    probe: Statement
+    guard: Statement
+    statement: Statement
+
+
+Plan: TypeAlias = Once | SelectThenWrite | Guarded
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,6 +47,7 @@ class Compiler:
             "claimed": listed(every),
             "claimed_of_t": listed(every, prefix="t."),
             "claim_order": listed(order),
+            "claim_order_of_h": listed(order, prefix="h."),
             "claim_order_of_t": listed(order, prefix="t."),
             "attempt_max": str(self.types.attempt_max),
             **self.extra,

@@ -13,6 +13,7 @@ from uuid import UUID
 from faststream_sql.dialects.base import (
     ColumnTypes,
     GroupStatement,
+    Guarded,
     LeaseStatements,
     Once,
     Plan,
@@ -117,6 +118,45 @@ FROM picked
 WHERE t.{id} = picked.id
 RETURNING {before}
 """
+
+# The head of a FIFO group: its first unfinished row. Only the head is claimed, only when it is due, and only while nothing of the group is
+# in work. A row that arrives in front of one in work does not change that.
+_HEAD = """
+WITH head AS MATERIALIZED (
+  SELECT {id} AS id
+       , {locked_until} AS was
+       , {attempt} AS delivered                          --? attempt
+  FROM {table}
+  WHERE {group} = :group
+    AND {processed_at} IS NULL                           --? processed_at
+  ORDER BY {claim_order}
+  LIMIT 1
+)
+"""
+_HEAD_IS_FREE = """
+  AND (t.{locked_until} IS NULL OR t.{locked_until} <= :now@locked_until)
+  AND t.{retry_after} <= :now@retry_after                --? retry_after
+  AND NOT EXISTS (                                       -- by the last expiry alone: `EXISTS (… > now)` becomes a scan in a generic plan
+    SELECT 1 FROM (
+      SELECT o.{locked_until} AS ends FROM {table} AS o
+      WHERE o.{group} = :group AND o.{locked_until} IS NOT NULL
+        AND o.{processed_at} IS NULL                     --? processed_at
+      ORDER BY o.{locked_until} DESC LIMIT 1
+    ) AS live WHERE live.ends > :now@locked_until)
+"""
+PROBE_FIFO = _HEAD + "SELECT 1 FROM head JOIN {table} AS t ON t.{id} = head.id WHERE TRUE" + _HEAD_IS_FREE
+GUARD_FIFO = "SELECT 1 WHERE pg_try_advisory_xact_lock(:mutex)"
+CLAIM_FIFO = (
+    _HEAD
+    + """
+UPDATE {table} AS t
+SET {locked_until} = :expiry@locked_until
+  , {attempt} = CASE WHEN t.{attempt} < {attempt_max} THEN t.{attempt} + 1 ELSE t.{attempt} END  --? attempt
+FROM head
+WHERE t.{id} = head.id"""
+    + _HEAD_IS_FREE
+    + "RETURNING {before}"
+)
 
 # The rows of a group whose proof holds, locked in the order of their ids. `k` holds the proofs and the new values.
 _OWN = """
@@ -251,6 +291,23 @@ SELECT {claimed} FROM (
 LIMIT :limit
 """
 
+# The mutex is the transaction's, so it is held as long as the row's lock. An old snapshot does no harm: the mutex says that nobody works on
+# the group, and the lock is taken on the row as it is then.
+CLAIM_ROW_LOCK_FIFO = """
+WITH mutex AS MATERIALIZED (SELECT pg_try_advisory_xact_lock(:mutex) AS held)
+SELECT {claimed_of_t} FROM mutex JOIN {table} AS t ON t.{id} = (
+  SELECT h.{id} FROM {table} AS h
+  WHERE h.{group} = :group
+    AND h.{processed_at} IS NULL                         --? processed_at
+  ORDER BY {claim_order_of_h} LIMIT 1)
+WHERE mutex.held
+  AND t.{group} = :group
+  AND t.{processed_at} IS NULL                           --? processed_at
+  AND t.{retry_after} <= :now@retry_after                --? retry_after
+LIMIT :limit
+FOR UPDATE OF t SKIP LOCKED
+"""
+
 DELETE_HELD = "DELETE FROM {table} WHERE {id} = :id RETURNING {id}"
 PROCESS_HELD = "UPDATE {table} SET {processed_at} = :now@processed_at WHERE {id} = :id AND {processed_at} IS NULL RETURNING {id}"
 NACK_HELD = """
@@ -325,11 +382,13 @@ class Postgres:
 
     def row_lock(self, table: QueueTable, types: ColumnTypes, dead: QueueTable | None) -> RowLockStatements:
         compiler = _compiler(table, types, dead)
-        by_priority = table.priority is not None and table.retry_after is not None
+        claim = CLAIM_ROW_LOCK_BY_PRIORITY if table.priority and table.retry_after else CLAIM_ROW_LOCK
+        if table.fifo:
+            claim = CLAIM_ROW_LOCK_FIFO
         bury = _bury(compiler, dead, in_group=BURY_HELD_IN_GROUP, in_table=BURY_HELD_IN_TABLE)
         return RowLockStatements(
             claimed=compiler.claimed,
-            claim=compiler.statement("claim", CLAIM_ROW_LOCK_BY_PRIORITY if by_priority else CLAIM_ROW_LOCK),
+            claim=compiler.statement("claim", claim),
             finish=compiler.statement("finish", PROCESS_HELD if table.processed_at else DELETE_HELD),
             nack=compiler.statement("nack", NACK_HELD),
             bury=bury,
@@ -347,10 +406,17 @@ class Postgres:
         table = compiler.table
         # Without both, the rows that are due are one range of the index, and one ordered walk meets nothing else.
         template = CLAIM_LEASE_BY_PRIORITY if table.priority and table.retry_after else CLAIM_LEASE
-        before = {"locked_until": "picked.was", "attempt": "picked.delivered"}
-        roles = [before.get(role, f"t.{quote(column.name)}") for role, column in table.roles().items()]
+        old = {"locked_until": "picked.was", "attempt": "picked.delivered"}
+        roles = [old.get(role, f"t.{quote(column.name)}") for role, column in table.roles().items()]
         plain = [f"t.{quote(column.name)}" for column in table.columns]
-        return Once(compiler.statement("claim", template, before=listed([*roles, *plain])))
+        before = listed([*roles, *plain])
+        if table.fifo:
+            return Guarded(
+                compiler.statement("look for a head", PROBE_FIFO),
+                compiler.statement("guard of a group", GUARD_FIFO),
+                compiler.statement("claim", CLAIM_FIFO, before=before.replace("picked.", "head.")),
+            )
+        return Once(compiler.statement("claim", template, before=before))
 
 
 def _compiler(table: QueueTable, types: ColumnTypes, dead: QueueTable | None = None) -> Compiler:

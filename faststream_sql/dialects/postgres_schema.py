@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from uuid import UUID
 
 from faststream_sql.dialects.base import ColumnTypes
-from faststream_sql.dialects.schema import find_columns, index_name, refuse_null, refuse_type
+from faststream_sql.dialects.schema import find_columns, index_name, leases_index_name, refuse_null, refuse_type
 from faststream_sql.dialects.times import TimeCodec, TimeKind
 from faststream_sql.errors import DeclarationError, SchemaError
 from faststream_sql.table.catalogue import ColumnFacts
@@ -85,10 +85,17 @@ def table_ddl(table: QueueTable, qualified: str) -> tuple[str, ...]:
     where = f" WHERE {quote(table.processed_at.name)} IS NULL" if table.processed_at else ""
     index = ", ".join(quote(column.name) for column in table.index_columns)
     body = ",\n    ".join(lines)
-    return (
+    texts = [
         f"CREATE TABLE IF NOT EXISTS {qualified} (\n    {body}\n)",
         f"CREATE INDEX IF NOT EXISTS {quote(index_name(table))} ON {qualified} ({index}){where}",
-    )
+    ]
+    if table.fifo and table.group and table.locked_until:  # which leases of a group live
+        leased = f"{quote(table.locked_until.name)} IS NOT NULL"
+        unfinished = f" AND {quote(table.processed_at.name)} IS NULL" if table.processed_at else ""
+        columns = f"{quote(table.group.name)}, {quote(table.locked_until.name)}"
+        name = quote(leases_index_name(table))
+        texts.append(f"CREATE INDEX IF NOT EXISTS {name} ON {qualified} ({columns}) WHERE {leased}{unfinished}")
+    return tuple(texts)
 
 
 def _identity(table: QueueTable) -> str:

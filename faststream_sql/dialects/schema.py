@@ -18,6 +18,11 @@ def index_name(table: QueueTable) -> str:
     return f"{table.name}_claim"
 
 
+def leases_index_name(table: QueueTable) -> str:
+    """The name of the index that finds the live leases of a FIFO group."""
+    return f"{table.name}_leases"
+
+
 def claim_index(table: QueueTable, indexes: Sequence[IndexFacts], lead: Sequence[str] | None = None) -> str | None:
     """The name of an index that begins with the columns that a claim walks (`lead`, or the recommended order), or None."""
     wanted = tuple(lead if lead is not None else [column.name for column in table.index_columns])

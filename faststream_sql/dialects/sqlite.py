@@ -84,6 +84,24 @@ SELECT * FROM (
 LIMIT :limit
 """
 
+# The head of a FIFO group: its first unfinished row, claimed when it is due and nothing of the group is in work.
+CLAIM_SELECT_FIFO = """
+SELECT {claimed_of_t} FROM {table} AS t
+WHERE t.{id} = (
+    SELECT h.{id} FROM {table} AS h
+    WHERE h.{group} = :group
+      AND h.{processed_at} IS NULL                       --? processed_at
+    ORDER BY {claim_order_of_h} LIMIT 1)
+  AND (t.{locked_until} IS NULL OR t.{locked_until} <= :now@locked_until)
+  AND t.{retry_after} <= :now@retry_after                --? retry_after
+  AND NOT EXISTS (
+    SELECT 1 FROM {table} AS o
+    WHERE o.{group} = :group AND o.{locked_until} > :now@locked_until
+      AND o.{processed_at} IS NULL                       --? processed_at
+  )
+LIMIT :limit
+"""
+
 CLAIM_UPDATE = """
 UPDATE {table}
 SET {locked_until} = :expiry@locked_until
@@ -233,6 +251,8 @@ class SQLite:
         table, index = compiler.table, compiler.types.claim_index
         # Without both roles the rows that are due are one range of the index; without the index the order needs the sort.
         template = CLAIM_SELECT_BY_PRIORITY if table.priority and table.retry_after and index else CLAIM_SELECT
+        if table.fifo:
+            template = CLAIM_SELECT_FIFO
         return SelectThenWrite(
             compiler.statement("claim", template, claim_index=quote(index or "")),
             (compiler.statement("claim", CLAIM_UPDATE),),

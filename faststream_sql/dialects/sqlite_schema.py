@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from uuid import UUID
 
 from faststream_sql.dialects.base import ColumnTypes
-from faststream_sql.dialects.schema import find_columns, index_name, refuse_null, refuse_type
+from faststream_sql.dialects.schema import find_columns, index_name, leases_index_name, refuse_null, refuse_type
 from faststream_sql.dialects.times import TimeCodec, TimeKind
 from faststream_sql.errors import DeclarationError
 from faststream_sql.table.catalogue import ColumnFacts
@@ -76,10 +76,16 @@ def table_ddl(table: QueueTable) -> tuple[str, ...]:
     where = f" WHERE {quote(table.processed_at.name)} IS NULL" if table.processed_at else ""
     index = ", ".join(quote(column.name) for column in table.index_columns)
     body = ",\n    ".join(lines)
-    return (
+    texts = [
         f"CREATE TABLE IF NOT EXISTS {schema}{quote(table.name)} (\n    {body}\n)",
         f"CREATE INDEX IF NOT EXISTS {schema}{quote(index_name(table))} ON {quote(table.name)} ({index}){where}",
-    )
+    ]
+    if table.fifo and table.group and table.locked_until:  # which leases of a group live
+        columns = f"{quote(table.group.name)}, {quote(table.locked_until.name)}"
+        leased = f"{quote(table.locked_until.name)} IS NOT NULL"
+        name = f"{schema}{quote(leases_index_name(table))}"
+        texts.append(f"CREATE INDEX IF NOT EXISTS {name} ON {quote(table.name)} ({columns}) WHERE {leased}")
+    return tuple(texts)
 
 
 def _id_type(table: QueueTable) -> str:

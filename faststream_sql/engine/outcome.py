@@ -18,9 +18,14 @@ class Reject:
 
 @dataclass(frozen=True, slots=True)
 class Nack:
-    """Not done: the row is due again at once, or `delay_seconds` from now. Its next delivery reads one more attempt."""
+    """Not done: the row is due again at once, or `delay_seconds` from now. Its next delivery reads one more attempt.
+
+    `after_error` marks the delay of a backoff: in a FIFO group the row then keeps its place, where a delay that was asked for lets others
+    pass.
+    """
 
     delay_seconds: float | None = None
+    after_error: bool = False
 
 
 @dataclass(frozen=True, slots=True)

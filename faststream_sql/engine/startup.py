@@ -11,6 +11,7 @@ from faststream_sql.dialects.base import (
     Dialect,
     GroupSelectThenWrite,
     GroupStatement,
+    Guarded,
     LeaseStatements,
     Once,
     RowLockStatements,
@@ -81,6 +82,9 @@ def _texts(value: Any) -> Iterator[tuple[str, str]]:
         case SelectThenWrite(select, writes, _):
             for statement in (select, *writes):
                 yield statement.purpose, statement.text
+        case Guarded(probe, guard, statement):
+            for part in (probe, guard, statement):
+                yield part.purpose, part.text
         case GroupStatement():
             yield value.purpose, _sample(value.pack([tuple(None for _ in value.fields)]))
         case GroupSelectThenWrite():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import math
 from dataclasses import replace
@@ -47,7 +48,12 @@ class Subscription:
     @property
     def holds_connections(self) -> int:
         """How many connections its deliveries may keep at once."""
-        return 0 if self.table.form == "lease" else self.options.max_workers
+        return 0 if self.table.form == "lease" else self._workers_wanted
+
+    @property
+    def _workers_wanted(self) -> int:
+        # one row of a FIFO group is in work at a time: more workers would have nothing to do
+        return 1 if self.table.fifo else self.options.max_workers
 
     @property
     def alive(self) -> bool:
@@ -72,11 +78,12 @@ class Subscription:
         source: Source
         if form.claims_ahead:
             prefetch = options.max_workers if options.prefetch is None else options.prefetch
-            source = BufferedSource(context, form, claims, workers=options.max_workers, prefetch=prefetch, is_last=self._is_last)
+            prefetch = 0 if self.table.fifo else prefetch
+            source = BufferedSource(context, form, claims, workers=self._workers_wanted, prefetch=prefetch, is_last=self._is_last)
         else:
             source = DirectSource(form, claims)
         self._workers = Workers(
-            context, form, source, wakeup, self._deliver, count=options.max_workers, backoff=options.backoff, poll_seconds=poll
+            context, form, source, wakeup, self._deliver, count=self._workers_wanted, backoff=options.backoff, poll_seconds=poll
         )
         self._workers.start()
 
@@ -88,6 +95,8 @@ class Subscription:
         check_limit(self.name, table, options.max_attempts, options.dead_letter)
         who = f"subscription {self.name!r}"
         check_server(engine.dialect, engine.server, table.form)
+        if table.fifo:
+            check_server(engine.dialect, engine.server, "fifo")
         opened = await engine.open_table(table, who, "claim")
         dead = await self._open_dead(who)
         self._wakeup = Wakeup(engine.clock)
@@ -95,6 +104,7 @@ class Subscription:
             name=self.name,
             table=opened,
             group=self.name if table.group else None,
+            mutex=group_mutex(table, self.name),
             dead=dead,
             limit=options.limit(),
             pool=engine.pool,
@@ -189,6 +199,12 @@ class Subscription:
             if left <= 0:
                 return None
             await wakeup.wait(min(left, self._poll_seconds()))
+
+
+def group_mutex(table: QueueTable, group: str) -> int:
+    """A signed 64-bit number for a group of a table: the same in every process, and by chance no other's."""
+    digest = hashlib.blake2b(repr(("faststream_sql", table.qualified_name, group)).encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big", signed=True)
 
 
 def replace_name(table: QueueTable, name: str) -> QueueTable:

@@ -97,15 +97,22 @@ class Workers:
             delivery.error = error
         if delivery.outcome is None:
             await self._settle_for(delivery)
-        if isinstance(delivery.outcome, Nack) and delivery.outcome.delay_seconds and not self._context.table.table.retry_after:
-            # the row itself cannot wait, so its worker does: nothing must spin
-            await self._context.clock.sleep(min(delivery.outcome.delay_seconds, self._poll))
+        if isinstance(delivery.outcome, Nack) and delivery.outcome.delay_seconds:
+            await self._wait_for_row(delivery.outcome)
+
+    async def _wait_for_row(self, nack: Nack) -> None:
+        """Where the row itself cannot wait, its worker does: nothing must spin, and a failed head keeps its place."""
+        table, delay = self._context.table.table, nack.delay_seconds or 0.0
+        if table.fifo and nack.after_error and table.form == "row_lock":
+            await self._context.clock.sleep(delay)
+        elif not table.retry_after:
+            await self._context.clock.sleep(min(delay, self._poll))
 
     async def _settle_for(self, delivery: Delivery) -> None:
         """Nobody settled the row: it is tried again by the backoff."""
         self._context.log(logging.WARNING, f"{self._describe(delivery)} was left unsettled, and is tried again")
         try:
-            await delivery.settle(Nack(self.backoff_seconds(delivery)))
+            await delivery.settle(Nack(self.backoff_seconds(delivery), after_error=True))
         except SQLBrokerError as error:
             self._context.log(logging.ERROR, f"{self._describe(delivery)} was not settled: {error}", error)
 

@@ -88,7 +88,7 @@ class Bench:
         """Wait until the table's rows fulfil a condition."""
         deadline = asyncio.get_running_loop().time() + PATIENCE_SECONDS
         while not condition(rows := await self.rows()):
-            assert asyncio.get_running_loop().time() < deadline, f"the rows never came to be as expected: {rows}"
+            assert asyncio.get_running_loop().time() < deadline, f"the rows never came to be as expected: {rows[:3]}"
             await asyncio.sleep(0.01)
         return rows
 

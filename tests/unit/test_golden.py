@@ -40,6 +40,10 @@ TABLES = {
     "row_lock_priority": QueueTable(
         "jobs", id="id", group="name", priority="rank", retry_after="retry_after", payload="payload", id_type=UUID
     ),
+    "fifo_lease": QueueTable(
+        "steps", id="id", group="name", retry_after="retry_after", attempt="attempt", locked_until="locked_until", payload="payload", fifo=True
+    ),
+    "fifo_row_lock": QueueTable("steps", id="id", group="name", retry_after="retry_after", attempt="attempt", payload="payload", fifo=True),
     "hostile_names": QueueTable(
         'a"b', id="select", group="ünï %s", attempt=":now", retry_after="{id}", locked_until="--? x", payload="or`der"
     ),

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from typing_extensions import assert_never
 
-from faststream_sql.dialects.base import Bound, GroupPlan, GroupSelectThenWrite, GroupStatement, Once, Plan, SelectThenWrite
+from faststream_sql.dialects.base import Bound, GroupPlan, GroupSelectThenWrite, GroupStatement, Guarded, Once, Plan, SelectThenWrite
 from faststream_sql.drivers.base import Connection, Pool, Query, Row
 from faststream_sql.engine.clock import Clock
 from faststream_sql.engine.delivery import Delivery
@@ -31,6 +31,8 @@ class Context:
     name: str
     table: OpenTable
     group: str | None
+    mutex: int
+    """Names the group to the database, where a FIFO claim takes a lock on it."""
     dead: OpenTable | None
     limit: Limit | None
     pool: Pool
@@ -142,8 +144,25 @@ async def run_plan(
                 return [query(statement.bind({**values, "ids": ids})) for statement in writes]
 
             return await connection.select_then_write(query(select.bind(values)), write, timeout=timeout)
+        case Guarded():
+            return await _run_guarded(connection, plan, values)
         case _:
             assert_never(plan)
+
+
+async def _run_guarded(connection: Connection, plan: Guarded, values: Mapping[str, object]) -> list[Row]:
+    if not await connection.fetch(*plan.probe.bind(values)):
+        return []
+    await connection.begin()
+    try:
+        held = await connection.fetch(*plan.guard.bind(values))
+        rows = await connection.fetch(*plan.statement.bind(values)) if held else []
+    except BaseException:
+        if not connection.broken:
+            await connection.rollback()
+        raise
+    await connection.commit()
+    return rows
 
 
 async def run_group(

@@ -45,6 +45,7 @@ class LeaseForm:
         self._times = context.table.types.times
         self._finish = Settler(context, "finish", statements.finish_many, Once(statements.finish_one), most=settle_together)
         self._nack = Settler(context, "nack", statements.nack_many, Once(statements.nack_one), most=settle_together)
+        self._hold = Settler(context, "nack", statements.renew_many, Once(statements.renew_one), most=settle_together)
         self._bury = Settler(context, "dead letter", None, statements.bury, most=settle_together) if statements.bury else None
         # A renewal that waits for long is of no use: it gives up early, and is tried again.
         self._renew_timeout = min(context.command_timeout, lease_seconds / 4)
@@ -55,7 +56,7 @@ class LeaseForm:
             now = context.clock.now()  # read after the wait for the connection: a lease must not be born old
             sent_at = context.clock.monotonic()
             expires = self._expiries.from_now(now, self._lease)
-            values = {"group": context.group, "now": now, "limit": limit, "expiry": expires}
+            values = {"group": context.group, "now": now, "limit": limit, "expiry": expires, "mutex": context.mutex}
             rows = await run_plan(connection, self._statements.claim, values, 0)
         deliveries = [self._delivery(row, expires, sent_at) for row in self._reader.sort(rows)]
         self._held.update(deliveries)
@@ -83,8 +84,11 @@ class LeaseForm:
                     now = context.clock.now() if context.table.table.processed_at else None
                     new = (self._times["processed_at"].encode(now),) if now else ()
                     await self._finish.settle(delivery, new, {"now": now})
-                case Nack(delay):
-                    await self._settle_nack(delivery, delay)
+                case Nack(delay, after_error):
+                    if delay and after_error and context.table.table.fifo:
+                        await self._keep_place(delivery, delay)
+                    else:
+                        await self._settle_nack(delivery, delay)
                 case DeadLetter():
                     await self._settle_dead(delivery)
                 case Release():
@@ -100,6 +104,13 @@ class LeaseForm:
         new = ((self._times["retry_after"].encode(due) if due else None),) if table.retry_after else ()
         await self._nack.settle(delivery, new, {"due": due})
         self._context.due(self._context.group, due)
+
+    async def _keep_place(self, delivery: Delivery, delay: float) -> None:
+        """A head that failed waits where it is: its row stays leased until the backoff has passed, for every process."""
+        until = self._expiries.codec.floor(self._context.clock.now() + timedelta(seconds=delay))
+        token = self._times["locked_until"].encode(until)
+        await self._hold.settle(delivery, (token,), {"expiry": token})
+        self._context.due(self._context.group, until)
 
     async def _settle_dead(self, delivery: Delivery) -> None:
         limit = self._context.limit
@@ -198,12 +209,12 @@ class LeaseForm:
 
     async def close(self) -> None:
         """Wait for the settlements under way."""
-        for settler in (self._finish, self._nack, self._bury):
+        for settler in (self._finish, self._nack, self._hold, self._bury):
             if settler is not None:
                 await settler.drain()
 
     def abandon(self) -> None:
         """Stop settling: what is under way is left to its lease."""
-        for settler in (self._finish, self._nack, self._bury):
+        for settler in (self._finish, self._nack, self._hold, self._bury):
             if settler is not None:
                 settler.cancel()

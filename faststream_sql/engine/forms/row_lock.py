@@ -62,7 +62,9 @@ class RowLockForm:
         return [delivery]
 
     async def _select(self, connection: Connection) -> list[Row]:
-        text, args = self._statements.claim.bind({"group": self._context.group, "now": self._context.clock.now(), "limit": 1})
+        context = self._context
+        values = {"group": context.group, "now": context.clock.now(), "limit": 1, "mutex": context.mutex}
+        text, args = self._statements.claim.bind(values)
         return await connection.fetch(text, args)
 
     async def settle(self, delivery: Delivery, outcome: Outcome) -> None:
@@ -97,8 +99,9 @@ class RowLockForm:
                     self._keep(connection)
                     return
                 await self._write(delivery, connection, statements.finish, {"now": context.clock.now()})
-            case Nack(delay):
-                has_delay = delay is not None and context.table.table.retry_after is not None
+            case Nack(delay, after_error):
+                keeps_place = after_error and context.table.table.fifo  # a head that failed: its worker waits instead of the row
+                has_delay = delay is not None and context.table.table.retry_after is not None and not keeps_place
                 due = context.clock.now() + timedelta(seconds=delay or 0) if has_delay else None
                 await self._write(delivery, connection, statements.nack, {"due": due})
                 falls_due = (context.group, due)
