@@ -32,7 +32,7 @@ class ClosedError(SQLBrokerError):
 
 
 class LeaseLostError(SQLBrokerError):
-    """A settlement came too late: its lease had ended and the row was claimed again, or its lock or session is gone. Nothing was changed."""
+    """A settlement came too late: its lease had ended and the row was claimed again, or its lock or session is gone. Nothing changed."""
 
 
 class PoolTimeoutError(SQLBrokerError, TimeoutError):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from faststream_sql.drivers.base import Pool
 from faststream_sql.drivers.url import DatabaseURL
 from faststream_sql.errors import DeclarationError
@@ -32,3 +34,13 @@ def open_pool(url: DatabaseURL, *, size: int, acquire_timeout: float, command_ti
         extra = {"postgresql": "postgres", "sqlite": "sqlite"}.get(url.backend, "mysql")
         missing = DeclarationError(f"{url.backend} needs the library {error.name!r}: pip install 'faststream-sql[{extra}]'")
     raise missing
+
+
+def service_pool(pool: Any, *, acquire_timeout: float) -> Pool:
+    """A pool around one that the service owns. Raises DeclarationError for a kind that is not known."""
+    if type(pool).__module__.partition(".")[0] == "asyncpg":
+        from faststream_sql.drivers.asyncpg import ServicePool
+
+        return ServicePool(pool, acquire_timeout=acquire_timeout)
+    msg = f"a {type(pool).__name__} is no pool that is known: give an asyncpg.Pool, or a URL"
+    raise DeclarationError(msg)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
-from faststream_sql.engine.outcome import Outcome
+from faststream_sql.engine.outcome import Nack, Outcome
 
 
 class Delivery:
@@ -19,6 +20,7 @@ class Delivery:
         "_names",
         "_settle",
         "_values",
+        "after_error",
         "attempt",
         "error",
         "group",
@@ -65,6 +67,8 @@ class Delivery:
         self.outcome: Outcome | None = None
         self.error: BaseException | None = None
         """The error that the handler did not answer, for the backoff."""
+        self.after_error = False
+        """Whether a nack of it is the backoff's: an error, and not an answer of the handler."""
         self.lease_lost = False
         """Whether the row was found to be no longer this delivery's own; its settlement is then void."""
         self.message: Any = None
@@ -83,6 +87,8 @@ class Delivery:
         kept meeting until its lease ended. Does nothing for a delivery that has an outcome already.
         """
         if self.outcome is None:
+            if self.after_error and isinstance(outcome, Nack):
+                outcome = replace(outcome, after_error=True)
             self.outcome = outcome
             await self._settle(self, outcome)
 

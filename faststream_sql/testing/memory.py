@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -27,7 +28,7 @@ class MemoryConnection:
 
     async def execute(self, text: str, args: Sequence[object] = (), *, timeout: float | None = None) -> int:
         try:
-            return self._database.execute(text, args).rowcount  # type: ignore[arg-type]
+            return self._database.execute(text, args).rowcount
         except sqlite3.Error as error:
             raise mapped(error) from error
 
@@ -67,16 +68,18 @@ class MemoryConnection:
             raise mapped(error) from error
 
     async def columns(self, table: str, schema: str | None) -> list[ColumnFacts]:
-        rows = self._run("SELECT name, type, \"notnull\", dflt_value, pk FROM pragma_table_xinfo(?)", (table,))
+        rows = self._run('SELECT name, type, "notnull", dflt_value, pk FROM pragma_table_xinfo(?)', (table,))
         return [ColumnFacts(name, kind.lower(), not notnull and not pk, default) for name, kind, notnull, default, pk in rows]
 
     async def indexes(self, table: str, schema: str | None) -> list[IndexFacts]:
         names = [row[0] for row in self._run("SELECT name FROM pragma_index_list(?)", (table,))]
-        return [IndexFacts(name, tuple(row[0] or "" for row in self._run("SELECT name FROM pragma_index_info(?)", (name,)))) for name in names]
+        return [
+            IndexFacts(name, tuple(row[0] or "" for row in self._run("SELECT name FROM pragma_index_info(?)", (name,)))) for name in names
+        ]
 
     def _run(self, text: str, args: Sequence[object] = ()) -> list[Row]:
         try:
-            return self._database.execute(text, args).fetchall()  # type: ignore[arg-type]
+            return self._database.execute(text, args).fetchall()
         except sqlite3.Error as error:
             raise mapped(error) from error
 
@@ -129,5 +132,5 @@ def mapped(error: sqlite3.Error) -> DatabaseError:
 
 
 def _values_of(text: str) -> int:
-    numbered = [int(part) for part in __import__("re").findall(r"\?(\d+)", text)]
+    numbered = [int(part) for part in re.findall(r"\?(\d+)", text)]
     return max(numbered) if numbered else text.count("?")

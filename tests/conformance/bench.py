@@ -68,9 +68,7 @@ class Bench:
                     self.changed.notify_all()
 
         options.setdefault("poll_interval", 0.05)
-        subscription = self.engine.subscription(
-            name=group, table=self.table, options=SubscriptionOptions(**options), deliver=deliver
-        )
+        subscription = self.engine.subscription(name=group, table=self.table, options=SubscriptionOptions(**options), deliver=deliver)
         self.subscriptions.append(subscription)
         await subscription.start()
         return subscription
@@ -134,7 +132,11 @@ async def open_bench(pool: Pool, table: QueueTable, *, clock: Clock | None = Non
         logging.getLogger("bench").log(level, "%s %r", text, error)
 
     engine = Engine(
-        pool=pool, clock=clock or SystemClock(), settings=EngineSettings(**{"poll_seconds": 0.05, **settings}), log=log, on_lease_lost=lost.append
+        pool=pool,
+        clock=clock or SystemClock(),
+        settings=EngineSettings(**{"poll_seconds": 0.05, **settings}),
+        log=log,
+        on_lease_lost=lost.append,
     )
     await engine.open()
     if create:

@@ -41,7 +41,14 @@ TABLES = {
         "jobs", id="id", group="name", priority="rank", retry_after="retry_after", payload="payload", id_type=UUID
     ),
     "fifo_lease": QueueTable(
-        "steps", id="id", group="name", retry_after="retry_after", attempt="attempt", locked_until="locked_until", payload="payload", fifo=True
+        "steps",
+        id="id",
+        group="name",
+        retry_after="retry_after",
+        attempt="attempt",
+        locked_until="locked_until",
+        payload="payload",
+        fifo=True,
     ),
     "fifo_row_lock": QueueTable("steps", id="id", group="name", retry_after="retry_after", attempt="attempt", payload="payload", fifo=True),
     "hostile_names": QueueTable(
@@ -56,7 +63,9 @@ def rendered(dialect: Dialect, name: str) -> str:
     types = dialect.recommended_types(table)
     parts = ["-- ddl\n" + ";\n".join(dialect.ddl(table)) + ";"]
     try:
-        statements = dialect.lease(table, types, DEAD.get(name)) if table.form == "lease" else dialect.row_lock(table, types, DEAD.get(name))
+        statements = (
+            dialect.lease(table, types, DEAD.get(name)) if table.form == "lease" else dialect.row_lock(table, types, DEAD.get(name))
+        )
     except DeclarationError as error:
         return f"-- refused\n-- {error}\n"
     columns = [role for role, column in table.roles().items() if not column.generated]

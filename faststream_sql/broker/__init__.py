@@ -1,0 +1,1 @@
+"""The FastStream side: the only layer that knows FastStream."""
