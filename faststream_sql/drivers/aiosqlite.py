@@ -102,43 +102,59 @@ class AiosqliteConnection:
         ]
 
     async def _run(self, work: Callable[[], T], timeout: float | None) -> T:
-        """Run work in the connection's thread to its end, within the command timeout.
+        """Run work in the connection's thread, within the command timeout.
 
-        `_execute` is aiosqlite's own way into its thread, private and pinned by version: through its public methods a transaction of three
-        statements would cost three hops, with the write lock held in between.
+        The thread's queue is aiosqlite's own, private and pinned by version: through its public methods a transaction of three statements
+        would cost three hops, with the write lock held in between.
         """
         if self._raw._connection is None:
             msg = "the connection to the SQLite file is closed"
             raise ConnectionLostError(msg)
         seconds = self._timeout if timeout is None else min(timeout, self._timeout)
-        task = asyncio.ensure_future(self._raw._execute(work))
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[T] = loop.create_future()
+        timer = loop.call_later(seconds, _expire, future)
+        self._raw._tx.put_nowait((future, work))
         try:
-            done, _ = await asyncio.wait({task}, timeout=seconds)
+            return await future
         except asyncio.CancelledError:
-            await self._end(task)
+            await self._end()
             raise
-        if not done:
-            await self._end(task)
+        except TimeoutError as error:
+            await self._end()
             msg = f"SQLite did not answer in {seconds:g} s; the statement was interrupted, and whether it ran is unknown"
-            raise ConnectionLostError(msg)
-        try:
-            result: T = task.result()
+            raise ConnectionLostError(msg) from error
         except sqlite3.Error as error:
             raise mapped(error) from error
         except OverflowError as error:
             raise mapped(sqlite3.DataError(str(error))) from error
-        return result
+        finally:
+            timer.cancel()
 
-    async def _end(self, task: asyncio.Future[Any]) -> None:
-        """Interrupt work that nobody waits for any more, wait for its end, and undo what it left open."""
+    async def _end(self) -> None:
+        """Interrupt work that nobody waits for any more, let it end, and undo what it left open. The thread takes one thing at a time."""
         if self._owned:
             self.broken = True
         self._raw._conn.interrupt()
-        await asyncio.wait({task}, timeout=self._timeout)
-        if task.done() and not task.cancelled() and task.exception() is not None:
-            log.debug("an interrupted statement ended with %r", task.exception())
-        if self._owned and task.done() and self.in_transaction:
-            await asyncio.wait({asyncio.ensure_future(self._raw._execute(self._raw._conn.rollback))}, timeout=self._timeout)
+        ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._raw._tx.put_nowait((ended, partial(_roll_back, self._raw._conn) if self._owned else _nothing))
+        await asyncio.wait({ended}, timeout=self._timeout)
+        if ended.done() and ended.exception() is not None:
+            log.debug("what an interrupted statement left open could not be rolled back: %r", ended.exception())
+
+
+def _expire(future: asyncio.Future[Any]) -> None:
+    if not future.done():
+        future.set_exception(TimeoutError())
+
+
+def _nothing() -> None:
+    """What is queued behind a statement to learn that it ended."""
+
+
+def _roll_back(database: sqlite3.Connection) -> None:
+    if database.in_transaction:
+        database.execute("ROLLBACK")
 
 
 def _fetch(database: sqlite3.Connection, text: str, args: Sequence[Any]) -> list[Row]:
@@ -185,6 +201,8 @@ def _prepare(database: sqlite3.Connection, text: str) -> None:
 
 class AiosqlitePool:
     """The one connection to a file, or to a database in memory, that all of a broker's statements share in turn."""
+
+    overlaps = False
 
     def __init__(self, url: DatabaseURL, *, size: int, acquire_timeout: float, command_timeout: float) -> None:
         self.size = size

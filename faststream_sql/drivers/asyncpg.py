@@ -143,6 +143,8 @@ class AsyncpgPool:
     it found it, and one that may not have is discarded. (asyncpg's own pool resets a session at each release, a round trip a message.)
     """
 
+    overlaps = True
+
     def __init__(
         self, url: DatabaseURL, *, size: int, acquire_timeout: float, command_timeout: float, tls: ssl.SSLContext | None = None
     ) -> None:
@@ -277,6 +279,8 @@ class AsyncpgPool:
 
 class ServicePool:
     """An `asyncpg.Pool` that the service owns: connections are borrowed from it, and it is never closed here."""
+
+    overlaps = True
 
     def __init__(self, pool: Any, *, acquire_timeout: float) -> None:
         self.size: int = pool.get_max_size()

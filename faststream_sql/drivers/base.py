@@ -102,6 +102,8 @@ class Pool(Protocol):
     """A pool of connections to one database. `size` is the most that it opens."""
 
     size: int
+    overlaps: bool
+    """Whether statements on two of its connections run at the same time."""
 
     async def open(self) -> Server:
         """Connect once and read the server's version. Raises UnavailableError, with no credential in it, where that fails."""

@@ -130,8 +130,10 @@ class Subscription:
                 leases = dialect.lease(table, opened.types, dead_table)
                 await prepare_all(context.pool, leases, table, who)
                 lease = self._engine.settings.lease_seconds if self.options.lease is None else lease_seconds(self.options.lease)
-                # Half the workers settle while the other half work: settled all at once, they would all wait for the commit.
-                return LeaseForm(context, leases, lease, settle_together=math.ceil(self.options.max_workers / 2))
+                # Half the workers settle while the other half work: settled all at once, they would all wait for the commit. On a database
+                # that does one thing at a time there is nothing to overlap, and fewer statements are the better.
+                together = math.ceil(self.options.max_workers / 2) if context.pool.overlaps else self.options.max_workers
+                return LeaseForm(context, leases, lease, settle_together=together)
             case "row_lock":
                 locks = dialect.row_lock(table, opened.types, dead_table)
                 if context.pool.size < 2:

@@ -87,6 +87,7 @@ class MemoryConnection:
 class MemoryPool:
     """A pool of one session on a database that lives as long as the pool is open."""
 
+    overlaps = False
     size = 10
 
     def __init__(self) -> None:
