@@ -157,6 +157,25 @@ class RowLockStatements:
     finish_inline: Callable[[object, str | None], str] | None
 
 
+@dataclass(frozen=True, slots=True)
+class AdvisoryStatements:
+    """The statements of the advisory lock form, each a transaction of its own.
+
+    `claim` returns the key and the columns of `claimed`, as they stood before it; an id of None means that the key was taken and the row
+    was not. With `unlock` the session holds the key; without, the process does, and `claim` takes the keys to pass over as `:held`, packed
+    by `pack`.
+    """
+
+    claimed: tuple[str, ...]
+    claim: Plan
+    unlock: Statement | None
+    finish: Statement
+    nack: Statement
+    release: Statement
+    bury: Plan | None
+    pack: Callable[[Sequence[object]], object]
+
+
 class Dialect(Protocol):
     """Everything that differs between databases in the text of a statement. One file implements it for each database."""
 
@@ -192,6 +211,10 @@ class Dialect(Protocol):
 
     def row_lock(self, table: QueueTable, types: ColumnTypes, dead: QueueTable | None) -> RowLockStatements:
         """The row lock form. Raises DeclarationError, with the way out, where the database has no row locks."""
+        ...
+
+    def advisory(self, table: QueueTable, types: ColumnTypes, dead: QueueTable | None) -> AdvisoryStatements:
+        """The advisory lock form."""
         ...
 
     def ddl(self, table: QueueTable) -> tuple[str, ...]:

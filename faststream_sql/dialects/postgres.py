@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from uuid import UUID
 
+from faststream_sql.dialects import postgres_advisory_sql as advisory
 from faststream_sql.dialects import postgres_sql as sql
 from faststream_sql.dialects.base import (
+    AdvisoryStatements,
     ColumnTypes,
     GroupStatement,
     Guarded,
@@ -18,7 +20,7 @@ from faststream_sql.dialects.base import (
 )
 from faststream_sql.dialects.compiler import Compiler, Spelling
 from faststream_sql.dialects.postgres_schema import judge_types, quote, recommended_types, table_ddl
-from faststream_sql.dialects.schema import claim_index, dead_letter_columns
+from faststream_sql.dialects.schema import claim_index, dead_letter_columns, key_expression
 from faststream_sql.dialects.template import listed
 from faststream_sql.table.catalogue import ColumnFacts, IndexFacts
 from faststream_sql.table.table import QueueTable
@@ -101,6 +103,24 @@ class Postgres:
             bury=bury,
             commit_and_begin=commit_and_begin,
             finish_inline=None if table.processed_at or table.id_type is str else _finish_inline(compiler),
+        )
+
+    def advisory(self, table: QueueTable, types: ColumnTypes, dead: QueueTable | None) -> AdvisoryStatements:
+        compiler = _compiler(table, types, dead)
+        old = {"attempt": "got.delivered"}
+        roles = [old.get(role, f"took.{quote(column.name)}") for role, column in table.roles().items()]
+        plain = [f"took.{quote(column.name)}" for column in table.columns]
+        key = key_expression(table, quote, lambda column: f"{column}::text")
+        bury = _bury(compiler, dead, in_group=advisory.BURY_IN_GROUP, in_table=advisory.BURY_IN_TABLE)
+        return AdvisoryStatements(
+            claimed=compiler.claimed,
+            claim=Once(compiler.statement("claim", advisory.CLAIM, key=key, taken=listed([*roles, *plain]))),
+            unlock=compiler.statement("unlock", advisory.UNLOCK),
+            finish=compiler.statement("finish", advisory.PROCESS if table.processed_at else advisory.DELETE),
+            nack=compiler.statement("nack", advisory.NACK),
+            release=compiler.statement("release", advisory.RELEASE),
+            bury=None if bury is None else Once(bury),
+            pack=list,
         )
 
     def ddl(self, table: QueueTable) -> tuple[str, ...]:

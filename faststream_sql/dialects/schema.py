@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from string import Formatter
 
 from faststream_sql.dialects.template import listed
 from faststream_sql.errors import SchemaError
@@ -40,6 +41,17 @@ def dead_letter_columns(table: QueueTable, dead: QueueTable, quote: Callable[[st
     columns = [quote(name) for name, _ in roles] + [quote(column.name) for column in table.columns]
     values = [marks.get(role, f"{{{role}}}") for _, role in roles] + [quote(column.name) for column in table.columns]
     return listed(columns), listed(values)
+
+
+def key_expression(table: QueueTable, quote: Callable[[str], str], text: Callable[[str], str]) -> str:
+    """The SQL of a row's lock key: the template's words, and its columns as text (`text` casts one; NULL counts as empty)."""
+    parts: list[str] = []
+    for words, name, _, _ in Formatter().parse(table.advisory_lock or ""):
+        if words:
+            parts.append("'" + words.replace("'", "''") + "'")
+        if name is not None:
+            parts.append(f"COALESCE({text(quote(name))}, '')")
+    return "(" + " || ".join(parts) + ")"
 
 
 def find_columns(table: QueueTable, facts: Sequence[ColumnFacts]) -> dict[str, ColumnFacts]:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 
+from faststream_sql.dialects import sqlite_advisory_sql as advisory
 from faststream_sql.dialects import sqlite_sql as sql
 from faststream_sql.dialects.base import (
+    AdvisoryStatements,
     Bound,
     ColumnTypes,
     GroupStatement,
@@ -17,7 +19,7 @@ from faststream_sql.dialects.base import (
     Statement,
 )
 from faststream_sql.dialects.compiler import Compiler, Spelling
-from faststream_sql.dialects.schema import claim_index, dead_letter_columns
+from faststream_sql.dialects.schema import claim_index, dead_letter_columns, key_expression
 from faststream_sql.dialects.sqlite_schema import judge_types, quote, recommended_types, table_ddl
 from faststream_sql.dialects.template import listed
 from faststream_sql.errors import DeclarationError
@@ -91,6 +93,23 @@ class SQLite:
         )
         raise DeclarationError(msg)
 
+    def advisory(self, table: QueueTable, types: ColumnTypes, dead: QueueTable | None) -> AdvisoryStatements:
+        compiler = _compiler(table, types, dead)
+        key = key_expression(table, quote, lambda column: f"CAST({column} AS TEXT)")
+        take = SelectThenWrite(
+            compiler.statement("claim", advisory.SELECT, key=key), (compiler.statement("claim", advisory.TAKE),), pack_ids
+        )
+        return AdvisoryStatements(
+            claimed=compiler.claimed,
+            claim=take,
+            unlock=None,
+            finish=compiler.statement("finish", advisory.PROCESS if table.processed_at else advisory.DELETE),
+            nack=compiler.statement("nack", advisory.NACK),
+            release=compiler.statement("release", advisory.RELEASE),
+            bury=_bury(compiler, dead, select=advisory.BURY_SELECT, update=advisory.BURY_UPDATE),
+            pack=pack_ids,
+        )
+
     def ddl(self, table: QueueTable) -> tuple[str, ...]:
         return table_ddl(table)
 
@@ -119,15 +138,15 @@ def _compiler(table: QueueTable, types: ColumnTypes, dead: QueueTable | None = N
     return Compiler(table, types, SPELLING, {"dead_table": SPELLING.qualified(dead)} if dead else {})
 
 
-def _bury(compiler: Compiler, dead: QueueTable | None) -> Plan | None:
-    select = compiler.statement("dead letter", sql.BURY_SELECT)
+def _bury(compiler: Compiler, dead: QueueTable | None, *, select: str = sql.BURY_SELECT, update: str = sql.BURY_UPDATE) -> Plan | None:
+    found = compiler.statement("dead letter", select)
     if compiler.table.group:
-        return SelectThenWrite(select, (compiler.statement("dead letter", sql.BURY_UPDATE),), pack_ids)
+        return SelectThenWrite(found, (compiler.statement("dead letter", update),), pack_ids)
     if dead is None:
         return None
     columns, values = dead_letter_columns(compiler.table, dead, quote)
     insert = compiler.statement("dead letter", sql.BURY_INSERT.replace("<columns>", columns).replace("<values>", values))
-    return SelectThenWrite(select, (insert, compiler.statement("dead letter", sql.BURY_DELETE)), pack_ids)
+    return SelectThenWrite(found, (insert, compiler.statement("dead letter", sql.BURY_DELETE)), pack_ids)
 
 
 def _group(compiler: Compiler, purpose: str, write: str, *extra: str) -> GroupStatement:

@@ -22,6 +22,7 @@ import aiosqlite
 
 from faststream_sql.drivers.base import Connection, Query, Row, Server, Use
 from faststream_sql.drivers.gate import Gate
+from faststream_sql.drivers.process_keys import ProcessKeys
 from faststream_sql.drivers.sqlalchemy import unwrap
 from faststream_sql.drivers.sqlite_errors import mapped
 from faststream_sql.drivers.url import DatabaseURL, Secret
@@ -215,6 +216,7 @@ class AiosqlitePool:
         self._holders: dict[int, tuple[Use, str]] = {}
         self._open = False
         self._returned = asyncio.Event()
+        self._process: ProcessKeys | None = None
 
     async def open(self) -> Server:
         if not self._open:
@@ -307,6 +309,14 @@ class AiosqlitePool:
             except (TimeoutError, asyncio.TimeoutError):
                 log.debug("the connection was not given back in time, and is closed in use")
         await self._discard()
+        if self._process is not None:
+            self._process.leave(self)
+            self._process = None
+
+    async def process_keys(self) -> set[object] | None:
+        if self._process is None:
+            self._process = ProcessKeys.of(self._url.database, self)
+        return self._process.keys
 
     async def borrow(self, connection: object) -> Connection:
         raw = await unwrap(connection)

@@ -273,6 +273,9 @@ class AsyncpgPool:
             log.debug("a connection did not close in time and is cut off: %r", error)
             connection.terminate()
 
+    async def process_keys(self) -> set[object] | None:
+        return None
+
     async def borrow(self, connection: object) -> Connection:
         return await borrowed(connection)
 
@@ -350,6 +353,9 @@ class ServicePool:
         for connection in list(self._out):
             connection.terminate()
             await self.release(connection)
+
+    async def process_keys(self) -> set[object] | None:
+        return None
 
     async def borrow(self, connection: object) -> Connection:
         return await borrowed(connection)

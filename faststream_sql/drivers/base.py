@@ -125,6 +125,13 @@ class Pool(Protocol):
         """Give a connection back: a broken one, or one left in a transaction, is discarded. Never raises, never waits long."""
         ...
 
+    async def process_keys(self) -> set[object] | None:
+        """The lock keys that this process holds on the database, for all its pools alike; None where sessions hold keys themselves.
+
+        Raises DeclarationError where another process has the database for its own keys.
+        """
+        ...
+
     async def borrow(self, connection: object) -> Connection:
         """Wrap a driver's connection that a caller owns (`publish(connection=)`); it is never released, committed or closed here."""
         ...

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from faststream_sql.dialects.base import (
+    AdvisoryStatements,
     Bound,
     Dialect,
     GroupSelectThenWrite,
@@ -22,6 +23,8 @@ from faststream_sql.drivers.base import Connection, Pool, Server, Use
 from faststream_sql.engine.tables import Expiries, OpenTable
 from faststream_sql.errors import DeclarationError, SchemaError, ServerTooOldError, StatementError
 from faststream_sql.table.table import QueueTable
+
+Statements = LeaseStatements | RowLockStatements | AdvisoryStatements
 
 
 def check_server(dialect: Dialect, server: Server, need: str) -> None:
@@ -47,7 +50,7 @@ async def open_table(pool: Pool, dialect: Dialect, table: QueueTable, who: str, 
     return OpenTable(table, dialect, types, tuple(indexes), expiries)
 
 
-async def prepare_all(pool: Pool, statements: LeaseStatements | RowLockStatements, table: QueueTable, who: str) -> None:
+async def prepare_all(pool: Pool, statements: Statements, table: QueueTable, who: str) -> None:
     """Have the server check every statement of a form. Raises SchemaError with the subscription, the table and the statement's purpose."""
     async with pool.connection(Use.STATEMENT, f"start of {who}") as connection:
         for purpose, text in texts_of(statements):
@@ -63,7 +66,7 @@ async def prepare_one(connection: Connection, text: str, table: QueueTable, who:
         raise SchemaError(msg) from error
 
 
-def texts_of(statements: LeaseStatements | RowLockStatements) -> Iterator[tuple[str, str]]:
+def texts_of(statements: Statements) -> Iterator[tuple[str, str]]:
     """Every text of a form with its purpose, each once."""
     seen: set[str] = set()
     for field in dataclasses.fields(statements):

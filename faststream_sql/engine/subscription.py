@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from typing_extensions import assert_never
 
 from faststream_sql.engine.delivery import Delivery
+from faststream_sql.engine.forms.advisory import AdvisoryForm
 from faststream_sql.engine.forms.base import Context, Form
 from faststream_sql.engine.forms.lease import LeaseForm
 from faststream_sql.engine.forms.row_lock import RowLockForm
@@ -136,19 +137,26 @@ class Subscription:
                 return LeaseForm(context, leases, lease, settle_together=together)
             case "row_lock":
                 locks = dialect.row_lock(table, opened.types, dead_table)
-                if context.pool.size < 2:
-                    msg = (
-                        f"{who} holds a connection for each delivery, and a pool of {context.pool.size} leaves none for handlers and "
-                        "publishes: set pool_size=2 or more"
-                    )
-                    raise DeclarationError(msg)
+                self._check_pool(context, who)
                 await prepare_all(context.pool, locks, table, who)
                 return RowLockForm(context, locks)
             case "advisory":
-                msg = f"{who}: advisory locks are not supported in this release"
-                raise DeclarationError(msg)
+                keys = await context.pool.process_keys()
+                statements = dialect.advisory(table, opened.types, dead_table)
+                if keys is None:
+                    self._check_pool(context, who)
+                await prepare_all(context.pool, statements, table, who)
+                return AdvisoryForm(context, statements, keys)
             case form:
                 assert_never(form)
+
+    def _check_pool(self, context: Context, who: str) -> None:
+        if context.pool.size < 2:
+            msg = (
+                f"{who} holds a connection for each delivery, and a pool of {context.pool.size} leaves none for handlers and "
+                "publishes: set pool_size=2 or more"
+            )
+            raise DeclarationError(msg)
 
     async def _open_dead(self, who: str) -> OpenTable | None:
         dead = self.options.dead_letter

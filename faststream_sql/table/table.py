@@ -216,11 +216,6 @@ class _Feature(NamedTuple):
 NOT_SUPPORTED_YET: Final[tuple[_Feature, ...]] = (
     _Feature("without Payload (row mode)", lambda table: table.payload is None, "add a Payload column"),
     _Feature("with PartitionKey", lambda table: table.partition_key is not None, "make it a plain column"),
-    _Feature(
-        "with advisory_lock",
-        lambda table: table.advisory_lock is not None,
-        "leave it out for the row lock form, or add a LockedUntil column",
-    ),
 )
 
 

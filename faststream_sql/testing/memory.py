@@ -92,6 +92,7 @@ class MemoryPool:
 
     def __init__(self) -> None:
         self._connection: MemoryConnection | None = None
+        self._keys: set[object] = set()
         self._database: sqlite3.Connection | None = None
 
     async def open(self) -> Server:
@@ -117,6 +118,9 @@ class MemoryPool:
 
     async def release(self, connection: Connection) -> None:
         """Nothing to give back: the session is shared."""
+
+    async def process_keys(self) -> set[object] | None:
+        return self._keys
 
     async def borrow(self, connection: object) -> Connection:
         return await self.acquire(Use.STATEMENT, "publish")

@@ -33,6 +33,8 @@ def queue_table(form: str, **changes: Any) -> QueueTable:
     }
     if form == "lease":
         columns["locked_until"] = "locked_until"
+    if form == "advisory":
+        columns["advisory_lock"] = "jobs-{id}"
     columns |= changes
     return QueueTable("jobs", **{name: column for name, column in columns.items() if column is not None})
 

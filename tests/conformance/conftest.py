@@ -32,6 +32,9 @@ PAIRS = [
     Pair("sqlite", "lease"),
     Pair("postgres", "lease"),
     Pair("postgres", "row_lock"),
+    Pair("memory", "advisory"),
+    Pair("sqlite", "advisory"),
+    Pair("postgres", "advisory"),
 ]
 
 

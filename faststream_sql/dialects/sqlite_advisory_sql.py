@@ -1,0 +1,54 @@
+"""The texts of SQLite's advisory lock form. The keys are held in the process, so a claim is told which it must pass over."""
+
+from __future__ import annotations
+
+SELECT = """
+SELECT {key} AS held_key, {claimed} FROM {table}
+WHERE {key} NOT IN (SELECT value FROM json_each(:held))
+  AND {group} = :group                                   --? group
+  AND {processed_at} IS NULL                             --? processed_at
+  AND {retry_after} <= :now@retry_after                  --? retry_after
+ORDER BY {claim_order}
+LIMIT 1
+"""
+
+TAKE = """
+UPDATE {table}
+SET {id} = {id}
+  , {attempt} = CASE WHEN {attempt} < {attempt_max} THEN {attempt} + 1 ELSE {attempt} END  --? attempt
+WHERE {id} IN (SELECT value FROM json_each(:ids))
+"""
+
+_HELD = """
+WHERE {id} = :id
+  AND {attempt} = :attempt                               --? attempt
+  AND {processed_at} IS NULL                             --? processed_at
+"""
+
+DELETE = "DELETE FROM {table}" + _HELD + "RETURNING {id}"
+PROCESS = "UPDATE {table} SET {processed_at} = :now@processed_at" + _HELD + "RETURNING {id}"
+NACK = (
+    """
+UPDATE {table}
+SET {id} = {id}
+  , {retry_after} = COALESCE(:due@retry_after, {retry_after})  --? retry_after
+"""
+    + _HELD
+    + "RETURNING {id}"
+)
+RELEASE = (
+    """
+UPDATE {table}
+SET {id} = {id}
+  , {attempt} = :delivered                               --? attempt
+"""
+    + _HELD
+    + "RETURNING {id}"
+)
+BURY_SELECT = "SELECT {id} FROM {table}" + _HELD
+BURY_UPDATE = """
+UPDATE {table}
+SET {group} = :dead
+  , {attempt} = :delivered                               --? attempt
+WHERE {id} IN (SELECT value FROM json_each(:ids))
+"""

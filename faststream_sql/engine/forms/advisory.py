@@ -1,0 +1,224 @@
+"""The advisory lock form: a session lock on the row's key holds it, with no transaction open while the handler runs.
+
+On Postgres the session that claimed the row keeps its connection until the unlock, which is confirmed, or the connection is cut, which
+unlocks too. On SQLite the keys are held in the process, which no other process may share the file with.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+from typing_extensions import assert_never
+
+from faststream_sql.dialects.base import AdvisoryStatements, Statement
+from faststream_sql.drivers.base import Connection, Row, Use
+from faststream_sql.engine.delivery import Delivery
+from faststream_sql.engine.forms.base import Context, RowReader, run_plan
+from faststream_sql.engine.outcome import Ack, DeadLetter, Nack, Outcome, Reject, Release, apply_limit
+from faststream_sql.errors import ConnectionLostError, DeclarationError, LeaseLostError, SQLBrokerError
+
+Write = Callable[[Connection, dict[str, object]], Awaitable[list[Row]]]
+"""Writes a row with the proof that it is owned; returns a row where it did."""
+
+MISSES = 20
+"""How often in a row a key may be taken whose row was finished meanwhile, before the claim counts as having found nothing."""
+
+
+@dataclass(slots=True)
+class KeyHold:
+    """A key that is held: by a session, or (no connection) by the process."""
+
+    key: object
+    attempt: int | None
+    """The row's attempt while it is held: the claim counted it."""
+    connection: Connection | None
+
+
+class AdvisoryForm:
+    """Claims and settles rows under advisory locks, for one subscription. `keys` are those that the process holds, where it holds them."""
+
+    claims_ahead = False
+    renew_every_seconds: float | None = None
+
+    def __init__(self, context: Context, statements: AdvisoryStatements, keys: set[object] | None) -> None:
+        self._context = context
+        self._statements = statements
+        self._keys = keys
+        self._reader = RowReader(context.table, statements.claimed, context.group)
+        self._id = 1 + statements.claimed.index("id")
+        self._warm: list[Connection] = []  # sessions that hold no key
+        self._held: set[Delivery] = set()
+        self._closing = False
+
+    # --- claim -----------------------------------------------------------------------------------------------------------------------
+
+    async def claim(self, limit: int) -> list[Delivery]:
+        """Take one row, whatever the limit: each delivery holds a key of its own."""
+        delivery = await (self._claim_in_session() if self._keys is None else self._claim_in_process(self._keys))
+        if delivery is None:
+            return []
+        self._held.add(delivery)
+        return [delivery]
+
+    async def _claim_in_session(self) -> Delivery | None:
+        pool = self._context.pool
+        connection = self._warm.pop() if self._warm else await pool.acquire(Use.DELIVERY, f"delivery of {self._context.name!r}")
+        try:
+            for _ in range(MISSES):
+                rows = await self._take(connection, [])
+                if not rows:
+                    break
+                key, *values = rows[0]
+                if rows[0][self._id] is not None:
+                    return self._delivery(values, key, connection)
+                await self._unlock(connection, key)
+        except BaseException:
+            connection.broken = True  # it may hold a key that nobody knows of
+            await pool.release(connection)
+            raise
+        await pool.release(connection)
+        return None
+
+    async def _claim_in_process(self, keys: set[object]) -> Delivery | None:
+        async with self._context.pool.connection(Use.STATEMENT, f"claim of {self._context.name!r}") as connection:
+            rows = await self._take(connection, sorted(keys, key=str))
+            if not rows:
+                return None
+            key, *values = rows[0]
+            keys.add(key)  # before the connection is given back: the next claim must pass it over
+        return self._delivery(values, key, None)
+
+    async def _take(self, connection: Connection, held: Sequence[object]) -> list[Row]:
+        context = self._context
+        values = {"group": context.group, "now": context.clock.now(), "held": self._statements.pack(held)}
+        return await run_plan(connection, self._statements.claim, values, self._id)
+
+    def _delivery(self, values: Sequence[object], key: object, connection: Connection | None) -> Delivery:
+        delivery = self._reader.read(values, hold=None, suspect=False, settle=self.settle)
+        most = self._context.table.types.attempt_max
+        counted = None if delivery.attempt is None else min(delivery.attempt + 1, most)
+        delivery.hold = KeyHold(key, counted, connection)
+        return delivery
+
+    # --- settlement ------------------------------------------------------------------------------------------------------------------
+
+    async def settle(self, delivery: Delivery, outcome: Outcome) -> None:
+        context, statements = self._context, self._statements
+        self._held.discard(delivery)
+        match apply_limit(outcome, delivery.attempt, context.limit):
+            case Ack() | Reject():
+                await self._write_and_unlock(delivery, statements.finish, {"now": context.clock.now()})
+            case Nack(delay):
+                has_delay = delay is not None and context.table.table.retry_after is not None
+                due = context.clock.now() + timedelta(seconds=delay or 0) if has_delay else None
+                await self._write_and_unlock(delivery, statements.nack, {"due": due})
+                context.due(context.group, due)
+            case DeadLetter():
+                await self._bury_and_unlock(delivery)
+            case Release():
+                await self._write_and_unlock(delivery, statements.release, {"delivered": delivery.attempt})
+                context.due(context.group, None)
+            case other:
+                assert_never(other)
+
+    async def _bury_and_unlock(self, delivery: Delivery) -> None:
+        limit, bury = self._context.limit, self._statements.bury
+        if limit is None or bury is None:
+            await self.release([delivery])
+            msg = f"row {delivery.row_id!r} of {self._context.name!r} cannot be dead-lettered: the subscription declares no dead_letter="
+            raise DeclarationError(msg)
+        values = {"dead": limit.dead_letter, "group": self._context.group, "delivered": delivery.attempt, "now": None}
+        await self._carry_out(delivery, lambda connection, proof: run_plan(connection, bury, {**values, **proof}, 0))
+        self._context.due(limit.dead_letter, None)
+
+    async def _write_and_unlock(self, delivery: Delivery, statement: Statement, values: dict[str, object]) -> None:
+        async def write(connection: Connection, proof: dict[str, object]) -> list[Row]:
+            return await connection.fetch(*statement.bind({**values, **proof}))
+
+        await self._carry_out(delivery, write)
+
+    async def _carry_out(self, delivery: Delivery, write: Write) -> None:
+        """Write with the proof of ownership, on the session that holds the key; then let the key go."""
+        hold: KeyHold = delivery.hold
+        proof: dict[str, object] = {"id": delivery.key, "attempt": hold.attempt}
+        if hold.connection is None:
+            try:
+                async with self._context.pool.connection(Use.STATEMENT, f"settlement of {self._context.name!r}") as connection:
+                    rows = await write(connection, proof)
+            finally:
+                self._let_go(hold)
+        else:
+            rows = await self._in_session(delivery, hold.connection, hold, write, proof)
+        if not rows:
+            raise self._lost(delivery, "somebody changed or removed the row under its lock")
+
+    async def _in_session(
+        self, delivery: Delivery, connection: Connection, hold: KeyHold, write: Write, proof: dict[str, object]
+    ) -> list[Row]:
+        pool = self._context.pool
+        try:
+            rows = await write(connection, proof)
+            await self._unlock(connection, hold.key)
+        except ConnectionLostError as error:
+            await pool.release(connection)
+            why = "its session ended, and with it the lock; the row returns unless the last commit went through"
+            raise self._lost(delivery, why) from error
+        except BaseException:
+            connection.broken = True  # cutting it is what unlocks
+            await pool.release(connection)
+            raise
+        if self._closing:
+            await pool.release(connection)
+        else:
+            self._warm.append(connection)
+        return rows
+
+    async def _unlock(self, connection: Connection, key: object) -> None:
+        """Let a session's key go, and see that it went: a lock that stays would keep the row's key from everybody."""
+        unlock = self._statements.unlock
+        if unlock is None:
+            return
+        ((confirmed,),) = await connection.fetch(*unlock.bind({"key": key}))
+        if not confirmed:
+            connection.broken = True
+            msg = "the session held no lock on the row's key any more: it went through a pooler, or was reset"
+            raise ConnectionLostError(msg)
+
+    def _let_go(self, hold: KeyHold) -> None:
+        if self._keys is not None:
+            self._keys.discard(hold.key)
+            self._context.due(self._context.group, None)  # rows of the key may have waited
+
+    def _lost(self, delivery: Delivery, why: str) -> LeaseLostError:
+        if not delivery.lease_lost:
+            delivery.lease_lost = True
+            self._context.lost(delivery)
+        where = f"{self._context.name!r} (table {self._context.table.table.qualified_name!r})"
+        return LeaseLostError(f"row {delivery.row_id!r} of {where} is no longer this delivery's: {why}")
+
+    async def release(self, deliveries: Sequence[Delivery]) -> None:
+        """Give rows back, with their attempts; a key whose row cannot be written is let go all the same."""
+        for delivery in deliveries:
+            try:
+                await self.settle(delivery, Release())
+            except SQLBrokerError as error:
+                text = f"row {delivery.row_id!r} of {self._context.name!r} was let go without its attempt"
+                self._context.log(logging.WARNING, text, error)
+
+    async def renew(self) -> None:
+        """Nothing to do: the session holds the key."""
+
+    async def rest(self) -> None:
+        """No worker is about to claim: sessions go back to the pool."""
+        while self._warm:
+            await self._context.pool.release(self._warm.pop())
+
+    async def close(self) -> None:
+        self._closing = True
+        await self.rest()
+
+    def abandon(self) -> None:
+        """Nothing is under way on its own."""
