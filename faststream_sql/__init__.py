@@ -15,8 +15,9 @@ if TYPE_CHECKING:
     from faststream_sql.broker.response import SQLResponse
     from faststream_sql.broker.router import SQLPublisher, SQLRoute, SQLRouter
     from faststream_sql.engine.backoff import ExponentialBackoff
-    from faststream_sql.engine.clock import Clock, SystemClock
+    from faststream_sql.engine.clock import Clock, DatabaseClock, SystemClock
     from faststream_sql.errors import (
+        ClockSkewError,
         ClosedError,
         DeclarationError,
         LeaseLostError,
@@ -48,8 +49,9 @@ _MODULES = {
     "broker.response": ("SQLResponse",),
     "broker.router": ("SQLPublisher", "SQLRoute", "SQLRouter"),
     "engine.backoff": ("ExponentialBackoff",),
-    "engine.clock": ("Clock", "SystemClock"),
+    "engine.clock": ("Clock", "DatabaseClock", "SystemClock"),
     "errors": (
+        "ClockSkewError",
         "ClosedError",
         "DeclarationError",
         "LeaseLostError",
@@ -80,8 +82,10 @@ _WHERE = {name: module for module, names in _MODULES.items() for name in names}
 __all__ = (
     "Attempt",
     "Clock",
+    "ClockSkewError",
     "ClosedError",
     "Column",
+    "DatabaseClock",
     "DeadLetterMessage",
     "DeclarationError",
     "ExponentialBackoff",

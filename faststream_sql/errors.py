@@ -35,6 +35,10 @@ class LeaseLostError(SQLBrokerError):
     """A settlement came too late: its lease had ended and the row was claimed again, or its lock or session is gone. Nothing changed."""
 
 
+class ClockSkewError(SQLBrokerError):
+    """The host's clock is so far from the database's that leases would mean nothing. Raised at start, with the difference."""
+
+
 class PoolTimeoutError(SQLBrokerError, TimeoutError):
     """No connection came free within the acquire timeout. Says how large the pool is and who holds it."""
 

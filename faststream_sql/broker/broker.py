@@ -111,13 +111,14 @@ class SQLBroker(SQLRegistrator, BrokerUsecase[Delivery, Engine, SQLBrokerConfig]
             tables: tables by name; a trailing `*` is a prefix.
             lease: how long the row of a crashed process stays out of its queue: whole seconds, 1 or more.
             poll_interval: how long an idle subscription waits before it looks again, in seconds or as a timedelta.
-            listen_notify: not supported in this release.
+            listen_notify: whether publishes notify, in the transaction that wrote the row, and this process listens, on a connection of its
+                own beside the pool (Postgres). Subscriptions in other processes wake at once then; polling stays the floor.
             clock: where time is read; the host's unless given.
             pool_size: the most connections of the broker's own pool. Deliveries under row locks keep one each; one is always left over.
             acquire_timeout: how long, in seconds, a statement waits for a connection before PoolTimeoutError.
             command_timeout: how long, in seconds, a statement may take before its connection is given up.
             graceful_timeout: how long, in seconds, a stop waits for handlers; None or 0 for not at all.
-            session_pooler: not supported in this release.
+            session_pooler: says that a pooler that stands between (PgBouncer) works in session mode, as advisory locks and LISTEN need.
             label: names the server in the AsyncAPI document, as a tag and in its description.
             on_lease_lost: called with a message whose row was found to be no longer its own.
             decoder: makes the body of a message.
@@ -144,16 +145,16 @@ class SQLBroker(SQLRegistrator, BrokerUsecase[Delivery, Engine, SQLBrokerConfig]
         Raises:
             DeclarationError: the URL or an option cannot be.
         """
-        for name, wanted in (("listen_notify", listen_notify), ("session_pooler", session_pooler)):
-            if wanted:
-                msg = f"SQLBroker({name}=True) is not supported in this release: leave it out"
-                raise DeclarationError(msg)
         if pool_size < 1:
             msg = f"pool_size={pool_size!r} cannot be: give 1 or more"
             raise DeclarationError(msg)
         self._source = DatabaseSource(url, size=pool_size, acquire_timeout=float(acquire_timeout), command_timeout=float(command_timeout))
         self._settings = EngineSettings(
-            lease_seconds=lease_seconds(lease), poll_seconds=poll_seconds(poll_interval), command_timeout_seconds=float(command_timeout)
+            lease_seconds=lease_seconds(lease),
+            poll_seconds=poll_seconds(poll_interval),
+            command_timeout_seconds=float(command_timeout),
+            listen_notify=listen_notify,
+            session_pooler=session_pooler,
         )
         self._clock = clock or SystemClock()
         self._on_lease_lost = on_lease_lost
@@ -233,9 +234,10 @@ class SQLBroker(SQLRegistrator, BrokerUsecase[Delivery, Engine, SQLBrokerConfig]
         Raises SchemaError, DeclarationError, NoRouteError, ServerTooOldError, UnavailableError; the broker is then closed again.
         """
         try:
-            await self.connect()
+            engine = await self.connect()
             self._look_for_rivals()
             await super().start()
+            engine.warn_small_pool([subscriber.subscription for subscriber in self._sql_subscribers() if subscriber.calls])
         except BaseException:
             await self.stop()
             raise

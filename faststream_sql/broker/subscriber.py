@@ -44,7 +44,7 @@ from faststream_sql.engine import (
     backoff_seconds,
 )
 from faststream_sql.engine.subscription import replace_name
-from faststream_sql.errors import LeaseLostError
+from faststream_sql.errors import ClosedError, LeaseLostError
 from faststream_sql.table import QueueTable
 
 
@@ -91,6 +91,14 @@ class SQLSubscriber(SubscriberUsecase[Delivery]):
         self._subscription: Subscription | None = None
         self._log_context: dict[str, str] | None = None
         self._asked: Delivery | None = None
+
+    @property
+    def subscription(self) -> Subscription:
+        """The engine's side of it. Raises ClosedError for a subscriber that is not started."""
+        if self._subscription is None:
+            msg = f"the subscriber of {self.queue!r} is not started"
+            raise ClosedError(msg)
+        return self._subscription
 
     @property
     def queue(self) -> str:

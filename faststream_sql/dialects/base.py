@@ -184,6 +184,8 @@ class Dialect(Protocol):
     """The server's name in messages."""
     floors: Mapping[str, tuple[int, ...]]
     """The oldest server version for each form."""
+    read_clock: str | None
+    """The statement that reads the server's clock, in UTC; None where the server's clock is the host's."""
 
     def quote(self, name: str) -> str:
         """The identifier, quoted, whatever is in it. Raises DeclarationError for one that the database cannot hold."""
@@ -196,6 +198,9 @@ class Dialect(Protocol):
     def recommended_types(self, table: QueueTable) -> ColumnTypes:
         """The types that `ddl` creates."""
         ...
+
+    notify: Statement | None
+    """Tells the listeners of `:channel` about `:group`, when the transaction that it runs in commits; None where the database cannot."""
 
     def insert(self, table: QueueTable, types: ColumnTypes, columns: Sequence[str]) -> Statement:
         """Insert one row and return its id. `columns` names roles and plain columns; a value `:c0`, `:c1`, … goes into each."""

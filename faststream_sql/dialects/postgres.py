@@ -21,7 +21,7 @@ from faststream_sql.dialects.base import (
 from faststream_sql.dialects.compiler import Compiler, Spelling
 from faststream_sql.dialects.postgres_schema import judge_types, quote, recommended_types, table_ddl
 from faststream_sql.dialects.schema import claim_index, dead_letter_columns, key_expression
-from faststream_sql.dialects.template import listed
+from faststream_sql.dialects.template import Param, listed
 from faststream_sql.table.catalogue import ColumnFacts, IndexFacts
 from faststream_sql.table.table import QueueTable
 
@@ -40,7 +40,10 @@ class Postgres:
 
     name = "postgres"
     product = "Postgres"
+    read_clock: str | None = "SELECT clock_timestamp()"  # `now()` would be the start of the transaction
     floors: Mapping[str, tuple[int, ...]] = {"row_lock": (9, 5), "lease": (9, 5), "advisory": (11,), "fifo": (11,)}
+
+    notify: Statement | None = Statement("notify", sql.NOTIFY, (Param("channel"), Param("group")))
 
     def quote(self, name: str) -> str:
         return quote(name)

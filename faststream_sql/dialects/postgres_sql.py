@@ -7,6 +7,8 @@ alone. Forms were measured at a million rows; `docs/statements.md` says what eac
 
 from __future__ import annotations
 
+NOTIFY = "SELECT pg_notify($1, $2)"
+
 # --- lease -----------------------------------------------------------------------------------------------------------------------------
 
 CLAIM_LEASE = """

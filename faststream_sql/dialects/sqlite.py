@@ -37,7 +37,10 @@ class SQLite:
 
     name = "sqlite"
     product = "SQLite"
+    read_clock: str | None = None
     floors: Mapping[str, tuple[int, ...]] = {"lease": (3, 35), "advisory": (3, 35), "fifo": (3, 35)}
+
+    notify: Statement | None = None
 
     def quote(self, name: str) -> str:
         return quote(name)

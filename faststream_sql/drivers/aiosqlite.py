@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 
 import aiosqlite
 
-from faststream_sql.drivers.base import Connection, Query, Row, Server, Use
+from faststream_sql.drivers.base import Connection, Listener, Query, Row, Server, Use
 from faststream_sql.drivers.gate import Gate
 from faststream_sql.drivers.process_keys import ProcessKeys
 from faststream_sql.drivers.sqlalchemy import unwrap
@@ -207,7 +207,6 @@ class AiosqlitePool:
 
     def __init__(self, url: DatabaseURL, *, size: int, acquire_timeout: float, command_timeout: float) -> None:
         self.size = size
-        self.warnings: tuple[str, ...] = ()
         self._url = url
         self._acquire_timeout = acquire_timeout
         self._command_timeout = command_timeout
@@ -229,13 +228,14 @@ class AiosqlitePool:
             await self.close(0.0)
             raise
         numbers = tuple(int(part) for part in version.split("."))
+        warnings: tuple[str, ...] = ()
         if self._url.database and numbers < FIXED_VERSION:
             warning = (
                 f"SQLite {version} may damage a file in WAL mode that several processes write at once; this is mended in "
                 f"{'.'.join(map(str, FIXED_VERSION))}. Update SQLite before more than one process works on {self._url.public_url()}"
             )
-            self.warnings = (warning,)
-        return Server("sqlite", numbers, version)
+            warnings = (warning,)
+        return Server("sqlite", numbers, version, warnings=warnings)
 
     @asynccontextmanager
     async def connection(self, use: Use, holder: str) -> AsyncIterator[Connection]:
@@ -312,6 +312,9 @@ class AiosqlitePool:
         if self._process is not None:
             self._process.leave(self)
             self._process = None
+
+    async def listener(self, heard: Callable[[str, str], None]) -> Listener | None:
+        return None
 
     async def process_keys(self) -> set[object] | None:
         if self._process is None:

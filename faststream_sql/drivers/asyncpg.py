@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import asyncpg
 
 from faststream_sql.drivers.asyncpg_errors import mapped, mapped_connect_error
-from faststream_sql.drivers.base import Connection, Query, Row, Server, Use
+from faststream_sql.drivers.base import Connection, Listener, Query, Row, Server, Use
 from faststream_sql.drivers.gate import Gate
 from faststream_sql.drivers.sqlalchemy import unwrap
 from faststream_sql.drivers.url import DatabaseURL, Secret
@@ -138,6 +138,36 @@ class AsyncpgConnection:
         self._raw.terminate()
 
 
+class AsyncpgListener:
+    """A session that listens. asyncpg sets no keepalive, so a peer that is gone is noticed by `probe` alone."""
+
+    def __init__(self, raw: Any, heard: Callable[[str, str], None], give_back: Callable[[], None]) -> None:
+        self.ended = asyncio.Event()
+        self._raw = raw
+        self._heard = heard
+        self._give_back = give_back
+        raw.add_termination_listener(lambda _: self.ended.set())
+
+    async def listen(self, channel: str) -> None:
+        try:
+            await self._raw.add_listener(channel, self._on_notify)
+        except Exception as error:
+            raise mapped(error) from error
+
+    def _on_notify(self, connection: object, pid: int, channel: str, payload: str) -> None:
+        self._heard(channel, payload)
+
+    async def probe(self, timeout: float) -> None:
+        try:
+            await self._raw.execute("SELECT 1", timeout=timeout)
+        except Exception as error:
+            raise mapped(error) from error
+
+    def terminate(self) -> None:
+        self._raw.terminate()
+        self._give_back()
+
+
 class AsyncpgPool:
     """A pool of the broker's own. It asks the server for nothing when a connection comes back: every statement here leaves its session as
     it found it, and one that may not have is discarded. (asyncpg's own pool resets a session at each release, a round trip a message.)
@@ -158,6 +188,7 @@ class AsyncpgPool:
         self._all: set[AsyncpgConnection] = set()
         self._open = False
         self._returned = asyncio.Event()
+        self._cache: dict[str, int] = {}
 
     async def open(self) -> Server:
         if not self._open:
@@ -165,7 +196,11 @@ class AsyncpgPool:
             self._open = True
         try:
             async with self.connection(Use.STATEMENT, "start") as connection:
-                return _server(connection)
+                server = await _server(connection)
+                if server.pooled:  # a prepared statement may stay behind in a session that the pooler gives to others
+                    self._cache = {"statement_cache_size": 0}
+                    connection.broken = True
+                return server
         except BaseException:
             await self.close(0.0)
             raise
@@ -202,7 +237,8 @@ class AsyncpgPool:
     async def _connect(self) -> AsyncpgConnection:
         failure: SQLBrokerError
         try:
-            raw = await asyncpg.connect(**_connect_arguments(self._url, self._tls), command_timeout=self._command_timeout)
+            arguments = {**self._cache, **_connect_arguments(self._url, self._tls)}
+            raw = await asyncpg.connect(**arguments, command_timeout=self._command_timeout)
         except (
             OSError,
             asyncpg.PostgresError,
@@ -273,6 +309,10 @@ class AsyncpgPool:
             log.debug("a connection did not close in time and is cut off: %r", error)
             connection.terminate()
 
+    async def listener(self, heard: Callable[[str, str], None]) -> Listener | None:
+        connection = await self._connect()
+        return AsyncpgListener(connection.raw, heard, lambda: self._all.discard(connection))
+
     async def process_keys(self) -> set[object] | None:
         return None
 
@@ -292,13 +332,14 @@ class ServicePool:
         self._gate = Gate(self.size, acquire_timeout)
         self._out: dict[AsyncpgConnection, Any] = {}
         self._open = False
+        self._returning: set[asyncio.Future[None]] = set()
 
     async def open(self) -> Server:
         if not self._open:
             self._gate = Gate(self.size, self._acquire_timeout)
             self._open = True
         async with self.connection(Use.STATEMENT, "start") as connection:
-            return _server(connection)
+            return await _server(connection)
 
     @asynccontextmanager
     async def connection(self, use: Use, holder: str) -> AsyncIterator[Connection]:
@@ -353,6 +394,20 @@ class ServicePool:
         for connection in list(self._out):
             connection.terminate()
             await self.release(connection)
+        if self._returning:
+            await asyncio.wait(set(self._returning), timeout=max(timeout, 0.1))
+
+    async def listener(self, heard: Callable[[str, str], None]) -> Listener | None:
+        connection = await self.acquire(Use.STATEMENT, "listening")  # one of the service's, for life
+
+        def give_back() -> None:
+            connection.broken = True
+            task = asyncio.ensure_future(self.release(connection))
+            self._returning.add(task)
+            task.add_done_callback(self._returning.discard)
+
+        raw = connection.raw if isinstance(connection, AsyncpgConnection) else None
+        return AsyncpgListener(raw, heard, give_back)
 
     async def process_keys(self) -> set[object] | None:
         return None
@@ -373,10 +428,15 @@ async def borrowed(connection: object) -> AsyncpgConnection:
     return AsyncpgConnection(raw)
 
 
-def _server(connection: Connection) -> Server:
+async def _server(connection: Connection) -> Server:
+    """The version, and whether the session is the server's own: behind PgBouncer the backend's number is not the one told at connect."""
     raw = connection.raw if isinstance(connection, AsyncpgConnection) else None
-    version = raw.get_server_version() if raw is not None else (0, 0)
-    return Server("postgresql", (version[0], version[1]), f"{version[0]}.{version[1]}")
+    if raw is None:
+        msg = "not a connection of asyncpg"
+        raise TypeError(msg)
+    ((backend,),) = await connection.fetch("SELECT pg_backend_pid()")
+    version = raw.get_server_version()
+    return Server("postgresql", (version[0], version[1]), f"{version[0]}.{version[1]}", pooled=backend != raw.get_server_pid())
 
 
 def _regclass(table: str, schema: str | None) -> str:

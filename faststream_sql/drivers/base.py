@@ -7,6 +7,7 @@ itself `broken` and its pool discards it.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from enum import Enum
@@ -96,6 +97,28 @@ class Server(NamedTuple):
     version: tuple[int, ...]
     detail: str
     """The version as the server spells it, for messages."""
+    pooled: bool = False
+    """Whether a pooler stands between, so that a session is not the client's own."""
+    warnings: tuple[str, ...] = ()
+    """What the service's operator should hear of at start."""
+
+
+class Listener(Protocol):
+    """A session of its own that hears notifications. `ended` is set when it is gone."""
+
+    ended: asyncio.Event
+
+    async def listen(self, channel: str) -> None:
+        """Hear one more channel."""
+        ...
+
+    async def probe(self, timeout: float) -> None:
+        """See that the session still answers, within `timeout` seconds. Raises ConnectionLostError where it does not."""
+        ...
+
+    def terminate(self) -> None:
+        """Cut the session off. Never raises."""
+        ...
 
 
 class Pool(Protocol):
@@ -123,6 +146,13 @@ class Pool(Protocol):
 
     async def release(self, connection: Connection) -> None:
         """Give a connection back: a broken one, or one left in a transaction, is discarded. Never raises, never waits long."""
+        ...
+
+    async def listener(self, heard: Callable[[str, str], None]) -> Listener | None:
+        """Open a session that hears notifications, beside the pool's own; None where the database sends none.
+
+        `heard` is called with a channel and a payload, on the event loop; it must not raise.
+        """
         ...
 
     async def process_keys(self) -> set[object] | None:

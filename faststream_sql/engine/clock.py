@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from typing import Protocol
 
 
@@ -45,6 +45,30 @@ class SystemClock:
 
     def __repr__(self) -> str:
         return "SystemClock()"
+
+
+class DatabaseClock(SystemClock):
+    """The database's clock: measured when the broker connects and every half minute after, and carried on by the host's monotonic time.
+
+    A step of the host's clock does not move it. Until the first measurement, and on SQLite, where the database has no clock of its own, it
+    reads the host's.
+    """
+
+    def __init__(self) -> None:
+        self._measured: tuple[datetime, float] | None = None
+
+    def now(self) -> datetime:
+        if self._measured is None:
+            return super().now()
+        moment, at = self._measured
+        return moment + timedelta(seconds=self.monotonic() - at)
+
+    def set(self, moment: datetime, at: float) -> None:
+        """Take the database's moment as of the monotonic time `at`."""
+        self._measured = (moment, at)
+
+    def __repr__(self) -> str:
+        return "DatabaseClock()"
 
 
 async def wait_event(event: asyncio.Event, seconds: float | None) -> bool:

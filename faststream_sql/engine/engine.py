@@ -13,18 +13,23 @@ from typing import cast
 from faststream_sql.dialects import dialect_for
 from faststream_sql.dialects.base import Dialect
 from faststream_sql.drivers.base import Connection, Pool, Server, Use
-from faststream_sql.engine.clock import Clock
+from faststream_sql.engine.clock import Clock, DatabaseClock
 from faststream_sql.engine.delivery import Delivery
 from faststream_sql.engine.forms.base import Log
+from faststream_sql.engine.notify import Listening, channel_of, payload_of
 from faststream_sql.engine.options import SubscriptionOptions
 from faststream_sql.engine.publish import NewRow, Values, row_values
+from faststream_sql.engine.skew import read_database_clock
 from faststream_sql.engine.startup import open_table, prepare_one
 from faststream_sql.engine.subscription import Subscription
 from faststream_sql.engine.tables import OpenTable
 from faststream_sql.engine.wakeup import WakeupHub
 from faststream_sql.engine.worker import Deliver
-from faststream_sql.errors import ClosedError, SQLBrokerError
+from faststream_sql.errors import ClosedError, DeclarationError, SQLBrokerError
 from faststream_sql.table.table import QueueTable
+
+MEASURE_SECONDS = 30.0
+"""How often `DatabaseClock` is measured anew."""
 
 OnLeaseLost = Callable[[Delivery], Awaitable[None] | None]
 
@@ -36,6 +41,10 @@ class EngineSettings:
     lease_seconds: int = 30
     poll_seconds: float = 1.0
     command_timeout_seconds: float = 30.0
+    listen_notify: bool = False
+    """Whether publishes notify other processes and this one listens (Postgres)."""
+    session_pooler: bool = False
+    """Whether a pooler that stands between gives each client a session of its own."""
 
 
 class Engine:
@@ -55,7 +64,8 @@ class Engine:
         self._dialect: Dialect | None = None
         self._tables: dict[QueueTable, OpenTable] = {}
         self._hooks: set[asyncio.Task[None]] = set()
-        self._subscriptions: list[Subscription] = []
+        self._background: set[asyncio.Task[None]] = set()
+        self._listening: Listening | None = None
 
     @property
     def server(self) -> Server:
@@ -78,13 +88,67 @@ class Engine:
         server = await self.pool.open()
         self._dialect = dialect_for(server.product)
         self._server = server
+        for warning in server.warnings:
+            self.log(logging.WARNING, warning)
+        if isinstance(self.clock, DatabaseClock) and self._dialect.read_clock:
+            self.clock.set(*await read_database_clock(self.pool, self._dialect.read_clock, self.clock))
+            self._background.add(asyncio.get_running_loop().create_task(self._follow_clock(self.clock, self._dialect.read_clock)))
+
+    async def listen(self, table: QueueTable) -> None:
+        """Hear what other processes publish into a table, where the settings ask for it. Raises DeclarationError where that cannot be."""
+        if not self.settings.listen_notify:
+            return
+        if self.dialect.notify is None:
+            msg = f"listen_notify=True needs Postgres, and this is {self.dialect.product}: leave it out, subscriptions poll"
+            raise DeclarationError(msg)
+        self.refuse_pooler("listen_notify=True")
+        if self._listening is None:
+            self._listening = Listening(self.pool, self.wakeups, self.clock, self.log)
+        await self._listening.add(table)
+
+    def refuse_pooler(self, what: str) -> None:
+        """Raises DeclarationError where a pooler stands between and nobody has said that it keeps sessions."""
+        if self.server.pooled and not self.settings.session_pooler:
+            msg = (
+                f"{what} needs a session of its own, and a pooler stands between: connect directly, or to a pooler in session mode, and "
+                "say so with session_pooler=True"
+            )
+            raise DeclarationError(msg)
+
+    async def _follow_clock(self, clock: DatabaseClock, text: str) -> None:
+        while True:
+            await clock.sleep(MEASURE_SECONDS)
+            try:
+                clock.set(*await read_database_clock(self.pool, text, clock))
+            except ClosedError:
+                return
+            except SQLBrokerError as error:
+                self.log(logging.DEBUG, "the database's clock could not be read; the last reading is carried on", error)
+
+    def warn_small_pool(self, subscriptions: Sequence[Subscription]) -> None:
+        """Say, in numbers, that a pool is smaller than what its subscriptions may hold at once and one more."""
+        holding = {subscription.name: subscription.holds_connections for subscription in subscriptions if subscription.holds_connections}
+        wanted = sum(holding.values()) + 1
+        if holding and wanted > self.pool.size:
+            each = ", ".join(f"{count} for {name!r}" for name, count in holding.items())
+            text = (
+                f"the pool has {self.pool.size} connections, and {wanted} are wanted: {each}, and one that is left over. Fewer rows are "
+                f"in work at once than max_workers allows; set pool_size={wanted}"
+            )
+            self.log(logging.WARNING, text)
 
     async def close(self, timeout_seconds: float) -> None:
         """Close the pool, within the timeout. Subscriptions are stopped before. Safe to call twice."""
         self._server = None
         self._tables.clear()
-        for hook in self._hooks:
-            hook.cancel()
+        for task in (*self._hooks, *self._background):
+            task.cancel()
+        if self._background:
+            await asyncio.wait(self._background)
+        self._background.clear()
+        if self._listening is not None:
+            await self._listening.close()
+            self._listening = None
         await self.pool.close(timeout_seconds)
 
     # --- subscriptions ---------------------------------------------------------------------------------------------------------------
@@ -139,15 +203,18 @@ class Engine:
         """
         opened = await self.open_table(table, f"publish into {table.qualified_name!r}", "insert")
         if connection is not None:
-            ids, _ = await self._write(await self.pool.borrow(connection), opened, rows)
+            borrowed = await self.pool.borrow(connection)
+            ids, _ = await self._write(borrowed, opened, rows)
+            await self._notify(borrowed, table, rows)
             return ids
         async with self.pool.connection(Use.STATEMENT, f"publish into {table.qualified_name!r}") as own:
-            if len(rows) == 1:
+            if len(rows) == 1 and not self.settings.listen_notify:
                 ids, dues = await self._write(own, opened, rows)
             else:
                 await own.begin()
                 try:
                     ids, dues = await self._write(own, opened, rows)
+                    await self._notify(own, table, rows)
                 except BaseException:
                     if not own.broken:
                         await own.rollback()
@@ -156,6 +223,14 @@ class Engine:
         for row, due in zip(rows, dues, strict=True):
             self.wakeups.published(table, row.group, due)
         return ids
+
+    async def _notify(self, connection: Connection, table: QueueTable, rows: Sequence[NewRow]) -> None:
+        """Tell other processes, in the transaction that wrote the rows."""
+        notify = self.dialect.notify
+        if not self.settings.listen_notify or notify is None:
+            return
+        for group in dict.fromkeys(payload_of(row.group) for row in rows):
+            await connection.fetch(*notify.bind({"channel": channel_of(table), "group": group}))
 
     async def _write(self, connection: Connection, opened: OpenTable, rows: Sequence[NewRow]) -> tuple[list[object], list[datetime | None]]:
         now = self.clock.now()

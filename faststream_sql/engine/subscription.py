@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING
 
 from typing_extensions import assert_never
 
+from faststream_sql.engine.clock import SystemClock
 from faststream_sql.engine.delivery import Delivery
 from faststream_sql.engine.forms.advisory import AdvisoryForm
 from faststream_sql.engine.forms.base import Context, Form
 from faststream_sql.engine.forms.lease import LeaseForm
 from faststream_sql.engine.forms.row_lock import RowLockForm
 from faststream_sql.engine.options import SubscriptionOptions, lease_seconds, poll_seconds
+from faststream_sql.engine.skew import check_skew
 from faststream_sql.engine.source import BufferedSource, ClaimLoop, DirectSource, Source
 from faststream_sql.engine.startup import check_limit, check_server, prepare_all
 from faststream_sql.engine.tables import OpenTable
@@ -100,8 +102,8 @@ class Subscription:
             check_server(engine.dialect, engine.server, "fifo")
         opened = await engine.open_table(table, who, "claim")
         dead = await self._open_dead(who)
-        self._wakeup = Wakeup(engine.clock)
-        self._context = Context(
+        wakeup = Wakeup(engine.clock)
+        context = Context(
             name=self.name,
             table=opened,
             group=self.name if table.group else None,
@@ -115,12 +117,14 @@ class Subscription:
             lost=engine.lease_lost,
             command_timeout=engine.settings.command_timeout_seconds,
         )
-        form = await self._make_form(self._context, opened, dead, who)
+        await self._check_clock(who)
+        form = await self._make_form(context, opened, dead, who)
         if missing := engine.dialect.missing_index(table, opened.indexes):
             text = f"{who}: no index serves its claims, which will slow down as the table grows. Create one: {missing}"
             engine.log(logging.WARNING, text)
-        engine.wakeups.add(table, self._context.group, self._wakeup)
-        self._form = form
+        await engine.listen(table)
+        engine.wakeups.add(table, context.group, wakeup)
+        self._context, self._wakeup, self._form = context, wakeup, form
         return form
 
     async def _make_form(self, context: Context, opened: OpenTable, dead: OpenTable | None, who: str) -> Form:
@@ -130,7 +134,7 @@ class Subscription:
             case "lease":
                 leases = dialect.lease(table, opened.types, dead_table)
                 await prepare_all(context.pool, leases, table, who)
-                lease = self._engine.settings.lease_seconds if self.options.lease is None else lease_seconds(self.options.lease)
+                lease = self._lease_seconds()
                 # Half the workers settle while the other half work: settled all at once, they would all wait for the commit. On a database
                 # that does one thing at a time there is nothing to overlap, and fewer statements are the better.
                 together = math.ceil(self.options.max_workers / 2) if context.pool.overlaps else self.options.max_workers
@@ -145,10 +149,21 @@ class Subscription:
                 statements = dialect.advisory(table, opened.types, dead_table)
                 if keys is None:
                     self._check_pool(context, who)
+                    self._engine.refuse_pooler(f"{who}, which holds rows by advisory locks,")
                 await prepare_all(context.pool, statements, table, who)
                 return AdvisoryForm(context, statements, keys)
             case form:
                 assert_never(form)
+
+    async def _check_clock(self, who: str) -> None:
+        engine = self._engine
+        # a clock of the database's own cannot be off, and one of the user's is the user's to judge
+        if type(engine.clock) is SystemClock and engine.dialect.read_clock and self.table.form == "lease":
+            await check_skew(engine.pool, engine.dialect.read_clock, engine.clock, self._lease_seconds(), who, engine.log)
+
+    def _lease_seconds(self) -> int:
+        lease = self.options.lease
+        return self._engine.settings.lease_seconds if lease is None else lease_seconds(lease)
 
     def _check_pool(self, context: Context, who: str) -> None:
         if context.pool.size < 2:

@@ -7,7 +7,7 @@ import sqlite3
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
-from faststream_sql.drivers.base import Connection, Query, Row, Server, Use
+from faststream_sql.drivers.base import Connection, Listener, Query, Row, Server, Use
 from faststream_sql.errors import ClosedError, DatabaseError, DataError, StatementError, TransientError
 from faststream_sql.table.catalogue import ColumnFacts, IndexFacts
 
@@ -118,6 +118,9 @@ class MemoryPool:
 
     async def release(self, connection: Connection) -> None:
         """Nothing to give back: the session is shared."""
+
+    async def listener(self, heard: Callable[[str, str], None]) -> Listener | None:
+        return None
 
     async def process_keys(self) -> set[object] | None:
         return self._keys

@@ -38,10 +38,17 @@ PAIRS = [
 ]
 
 
-@pytest.fixture(params=PAIRS, ids=str)
-def pair(request: pytest.FixtureRequest) -> Pair:
-    found: Pair = request.param
-    return found
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """A test runs on every pair, or on those that its marks `forms(...)` and `databases(...)` name."""
+    if "pair" not in metafunc.fixturenames:
+        return
+    chosen = PAIRS
+    for mark in metafunc.definition.iter_markers("forms"):
+        chosen = [pair for pair in chosen if pair.form in mark.args]
+    for mark in metafunc.definition.iter_markers("databases"):
+        chosen = [pair for pair in chosen if pair.database in mark.args]
+    marks = {"postgres": [pytest.mark.postgres], "mysql": [pytest.mark.mysql]}
+    metafunc.parametrize("pair", [pytest.param(pair, id=str(pair), marks=marks.get(pair.database, [])) for pair in chosen])
 
 
 @pytest.fixture

@@ -16,10 +16,7 @@ from tests.conformance.conftest import Pair
 MakeBench = Callable[..., Awaitable[Bench]]
 
 
-@pytest.fixture(autouse=True)
-def only_advisory(pair: Pair) -> None:
-    if pair.form != "advisory":
-        pytest.skip("about the advisory form")
+pytestmark = pytest.mark.forms("advisory")
 
 
 @pytest.fixture
@@ -84,9 +81,8 @@ async def test_a_thousand_rows_of_a_held_key_hide_nothing(accounts: Bench) -> No
     leave.set()
 
 
-async def test_another_program_that_holds_the_lock_keeps_the_row_out(accounts: Bench, pair: Pair, request: pytest.FixtureRequest) -> None:
-    if pair.database != "postgres":
-        pytest.skip("the keys are held in the process")
+@pytest.mark.databases("postgres")
+async def test_another_program_that_holds_the_lock_keeps_the_row_out(accounts: Bench, request: pytest.FixtureRequest) -> None:
     other = await asyncpg.connect(request.getfixturevalue("postgres_url"))
     await other.execute("SELECT pg_advisory_lock(hashtextextended('accounts-7', 0))")
     await accounts.publish(b"held", columns={"account": "7"})
@@ -97,9 +93,8 @@ async def test_another_program_that_holds_the_lock_keeps_the_row_out(accounts: B
     await accounts.until(lambda: accounts.seen == [(b"free", 1), (b"held", 1)])
 
 
-async def test_a_session_that_ends_loses_its_row_to_the_next_worker(bench: Bench, pair: Pair, request: pytest.FixtureRequest) -> None:
-    if pair.database != "postgres":
-        pytest.skip("no session holds the key")
+@pytest.mark.databases("postgres")
+async def test_a_session_that_ends_loses_its_row_to_the_next_worker(bench: Bench, request: pytest.FixtureRequest) -> None:
     entered, leave = asyncio.Event(), asyncio.Event()
     errors: list[BaseException] = []
 

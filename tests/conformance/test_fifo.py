@@ -15,10 +15,11 @@ from tests.conformance.conftest import Pair
 MakeBench = Callable[..., Awaitable[Bench]]
 
 
+pytestmark = pytest.mark.forms("lease", "row_lock")
+
+
 @pytest.fixture
 async def bench(make_bench: MakeBench, pair: Pair) -> Bench:
-    if pair.form == "advisory":
-        pytest.skip("fifo is refused beside advisory_lock")
     return await make_bench(queue_table(pair.form, fifo=True))
 
 

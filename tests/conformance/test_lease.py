@@ -12,15 +12,11 @@ import pytest
 from faststream_sql.engine import Ack, DeadLetter, Delivery, Nack, Outcome, Reject
 from faststream_sql.errors import LeaseLostError
 from tests.conformance.bench import Bench
-from tests.conformance.conftest import Pair
 
 MakeBench = Callable[..., Awaitable[Bench]]
 
 
-@pytest.fixture(autouse=True)
-def only_leases(pair: Pair) -> None:
-    if pair.form != "lease":
-        pytest.skip("about the lease form")
+pytestmark = pytest.mark.forms("lease")
 
 
 async def set_lease(bench: Bench, seconds: float, where: str = "TRUE") -> None:
@@ -130,8 +126,7 @@ async def test_a_renewal_that_finds_the_row_taken_marks_the_delivery(bench: Benc
     await bench.subscribe(long, lease=1)
     await entered.wait()
     await bench.sql("UPDATE jobs SET attempt = 77")
-    while not bench.lost:
-        await asyncio.sleep(0.02)
+    await bench.until_rows(lambda _: bool(bench.lost))
     assert bench.deliveries[0].lease_lost
     leave.set()
     await bench.until(lambda: True)

@@ -253,16 +253,6 @@ def test_a_partition_key_is_refused_in_this_release() -> None:
         QueueTable("t", id="i", payload="p", partition_key="k")
 
 
-def test_fifo_is_refused_in_this_release() -> None:
-    with refused("'t'", "fifo is not supported in this release"):
-        QueueTable("t", id="i", payload="p", group="g", fifo=True)
-
-
-def test_an_advisory_lock_is_refused_in_this_release() -> None:
-    with refused("'t'", "advisory_lock is not supported in this release"):
-        QueueTable("t", id="i", payload="p", advisory_lock="{i}")
-
-
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
