@@ -222,6 +222,7 @@ class SQLBroker(SQLRegistrator, BrokerUsecase[Delivery, Engine, SQLBrokerConfig]
     @override
     async def _connect(self) -> Engine:
         engine = Engine(pool=self._source.pool(), clock=self._clock, settings=self._settings, log=self._say, on_lease_lost=self._lease_lost)
+        self._setup_logger()  # before anything is said
         await engine.open()
         self._rows.connect(serializer=serializer_of(self.config), codec=self.config.broker_codec)
         self._stopped = False

@@ -85,6 +85,13 @@ class Engine:
 
     async def open(self) -> None:
         """Connect and learn which server it is. Raises UnavailableError, with no credential in it."""
+        try:
+            await self._open()
+        except BaseException:
+            await self.close(0.0)
+            raise
+
+    async def _open(self) -> None:
         server = await self.pool.open()
         self._dialect = dialect_for(server.product)
         self._server = server
