@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+from benchmarks.common import BODY, Figure, Order, Stopwatch
 from faststream_sql import SQLBroker
 from faststream_sql.engine import Delivery, Outcome
-
-from benchmarks.common import BODY, Figure, Order, Stopwatch
 
 
 async def _settled(delivery: Delivery, outcome: Outcome) -> None:

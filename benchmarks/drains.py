@@ -6,11 +6,10 @@ from typing import Any
 
 import asyncpg
 
+from benchmarks.common import BODY, Figure, Order, Stopwatch
 from faststream_sql import QueueTable, SQLBroker
 from faststream_sql.annotations import SQLMessage
 from faststream_sql.engine import Ack, Delivery, NewRow, SubscriptionOptions
-
-from benchmarks.common import BODY, Figure, Order, Stopwatch
 
 HEADERS = {"content-type": "application/json", "correlation_id": "c"}
 

@@ -19,6 +19,8 @@ async def unwrap(connection: Any) -> Any:
     if not hasattr(connection, "get_raw_connection"):
         msg = f"{module}.{type(connection).__name__} is synchronous: give an AsyncConnection or an AsyncSession"
         raise TypeError(msg)
+    # SQLAlchemy opens the database's transaction with its first statement: without one, ours would commit by itself
+    await connection.exec_driver_sql("SELECT 1")
     raw = await connection.get_raw_connection()
     return raw.driver_connection
 

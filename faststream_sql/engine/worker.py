@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from contextvars import ContextVar
 
 from faststream_sql.engine.backoff import Backoff, ExponentialBackoff, backoff_seconds
 from faststream_sql.engine.delivery import Delivery
@@ -20,6 +21,10 @@ CANCEL_SECONDS = 1.0
 """How long a cancelled handler has to end before it is left behind."""
 SETTLE_SECONDS = 2.0
 """How long a stop waits for settlements under way, and for the release of what was cut off."""
+
+
+_handling: ContextVar[Delivery | None] = ContextVar("handling", default=None)
+"""The delivery whose handler runs here, or called what runs here: a stop that it asks for must not wait for it."""
 
 
 class Workers:
@@ -86,6 +91,7 @@ class Workers:
                 self._context.log(logging.ERROR, text)
                 await delivery.settle(DeadLetter())
                 return
+            _handling.set(delivery)
             await self._deliver(delivery)
         except asyncio.CancelledError:
             if self._stopping:
@@ -151,8 +157,12 @@ class Workers:
         self._stopping = True
         self._source.stop()
         self._wakeup.wake()
-        me = asyncio.current_task()
-        others = {number: task for number, task in self._tasks.items() if task is not me}
+        me, mine = asyncio.current_task(), _handling.get()
+        others = {
+            number: task
+            for number, task in self._tasks.items()
+            if task is not me and (mine is None or self._in_work.get(number) is not mine)
+        }
         for number, task in others.items():
             if number not in self._in_work:
                 task.cancel()

@@ -170,7 +170,8 @@ class Records(logging.Handler):
 
 
 def recording() -> tuple[logging.Logger, Records]:
-    logger, records = logging.Logger("test"), Records()
+    logger, records = logging.getLogger(f"test.{id(object())}"), Records()
+    logger.propagate = False
     logger.addHandler(records)
     return logger, records
 

@@ -1,0 +1,234 @@
+"""What can be published, how it comes back, and in whose transaction it goes."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+import aiosqlite
+import asyncpg
+import pytest
+from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
+
+from faststream_sql import Column, DeclarationError, QueueTable, SQLBroker
+from faststream_sql.annotations import SQLMessage
+from tests.broker.test_lifecycle import until
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
+def url(request: pytest.FixtureRequest) -> str:
+    found: str = request.getfixturevalue(f"{request.param}_url")
+    return found
+
+
+@pytest.fixture
+async def broker(url: str) -> AsyncIterator[SQLBroker]:
+    found = SQLBroker(url, logger=None, poll_interval=0.05)
+    await found.create_tables()
+    yield found
+    await found.stop()
+
+
+async def received(broker: SQLBroker, count: int, queue: str = "jobs") -> list[Any]:
+    got: list[Any] = []
+
+    @broker.subscriber(queue)
+    async def handle(body: Any, message: SQLMessage) -> None:
+        got.append((body, message))
+
+    await broker.start()
+    await until(lambda: len(got) >= count)
+    return got
+
+
+async def test_bodies_come_back_as_they_were(broker: SQLBroker) -> None:
+    bodies = [None, b"", "", {}, [], 0, False, "text", "12", {"a": [1, None]}, "ünï 😀", 1.5]
+    ids = await broker.publish_batch(*bodies, queue="jobs")
+    assert len(set(ids)) == len(bodies)
+    got = await received(broker, len(bodies))
+    assert [body for body, _ in got] == [
+        b"" if body in (None, b"") and not isinstance(body, (str, int, float)) else body for body in bodies
+    ]
+
+
+async def test_headers_correlation_and_reply_travel(broker: SQLBroker) -> None:
+    await broker.publish("one", "jobs", headers={"tenant": "ünï", "n": 5}, correlation_id="c-1", reply_to="nowhere")
+    ((_, message),) = await received(broker, 1)
+    assert message.headers == {"tenant": "ünï", "n": 5}
+    assert (message.correlation_id, message.reply_to) == ("c-1", "nowhere")
+
+
+@pytest.mark.parametrize("delay", [0.2, timedelta(milliseconds=200), "0.2"], ids=repr)
+async def test_delays(broker: SQLBroker, delay: Any) -> None:
+    started = datetime.now(timezone.utc)
+    await broker.publish("one", "jobs", delay=delay)
+    await received(broker, 1)
+    assert datetime.now(timezone.utc) - started >= timedelta(milliseconds=200)
+
+
+async def test_a_moment_instead_of_a_delay(broker: SQLBroker) -> None:
+    await broker.publish("past", "jobs", available_at=datetime(2000, 1, 1, tzinfo=timezone.utc))
+    await broker.publish("future", "jobs", available_at=datetime(9999, 1, 1, tzinfo=timezone.utc))
+    got = await received(broker, 1)
+    assert [body for body, _ in got] == ["past"]
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"delay": -1}, "delay=-1"),
+        ({"delay": float("nan")}, "delay"),
+        ({"delay": float("inf")}, "delay"),
+        ({"delay": "soon"}, "soon"),
+        ({"delay": 10**15}, "year 9999|cannot be"),
+        ({"delay": 1, "available_at": datetime.now(timezone.utc)}, "both"),
+        ({"available_at": datetime.now()}, "time zone"),  # noqa: DTZ005 - a naive datetime is what is refused
+        ({"row_id": "seven"}, "row_id='seven'"),
+        ({"columns": {"colour": "red"}}, "colour"),
+        ({"partition_key": "k"}, "PartitionKey"),
+    ],
+)
+async def test_what_cannot_be_published_is_refused_at_once(broker: SQLBroker, options: dict[str, Any], says: str) -> None:
+    with pytest.raises((ValueError, DeclarationError), match=says):
+        await broker.publish("one", "jobs", **options)
+
+
+async def test_priorities(broker: SQLBroker) -> None:
+    for priority in (5, 1, 3):
+        await broker.publish(str(priority), "jobs", priority=priority)
+    got = await received(broker, 3)
+    assert [body for body, _ in got] == ["1", "3", "5"]
+
+
+async def test_ids_of_every_type(url: str) -> None:
+    tables = {
+        "uuids": QueueTable("uuids", id="id", group="g", attempt="a", locked_until="l", payload="p", id_type=uuid.UUID),
+        "texts": QueueTable("texts", id="id", group="g", attempt="a", locked_until="l", payload="p", id_type=str),
+        "given": QueueTable("given", id=Column("id", generated=False), group="g", attempt="a", locked_until="l", payload="p"),
+    }
+    broker = SQLBroker(url, tables=tables, logger=None, poll_interval=0.05)
+    await broker.create_tables()
+    made = await broker.publish("one", "uuids")
+    assert isinstance(made, uuid.UUID) or uuid.UUID(str(made))
+    wanted = uuid.uuid4()
+    await broker.publish("two", "uuids", row_id=wanted)
+    await broker.publish("three", "texts", row_id='it\'s "x"')
+    with pytest.raises(ValueError, match="not generated"):
+        await broker.publish("none", "texts")
+    await broker.publish("four", "given", row_id=2**63 - 10)
+    got: dict[str, Any] = {}
+
+    async def handle(body: str, message: SQLMessage) -> None:
+        if message.attempt == 1:
+            await message.nack()
+        else:
+            got[body] = message.row_id
+
+    for name in tables:
+        broker.subscriber(name, max_workers=2)(handle)
+    await broker.start()
+    await until(lambda: len(got) == 4)
+    await broker.stop()
+    assert got["two"] == wanted
+    assert got["three"] == 'it\'s "x"'
+    assert got["four"] == 2**63 - 10
+
+
+async def count(broker: SQLBroker) -> int:
+    from faststream_sql.drivers.base import Use
+
+    async with broker.engine.pool.connection(Use.STATEMENT, "test") as connection:
+        ((found,),) = await connection.fetch("SELECT count(*) FROM faststream_queue")
+    return int(found)
+
+
+async def test_a_publish_in_the_transaction_of_asyncpg(postgres_url: str) -> None:
+    broker = SQLBroker(postgres_url, logger=None)
+    await broker.create_tables()
+    own = await asyncpg.connect(postgres_url)
+    transaction = own.transaction()
+    await transaction.start()
+    await broker.publish("one", "jobs", connection=own)
+    await broker.publish_batch("two", "three", queue="jobs", connection=own)
+    assert await count(broker) == 0, "nothing is visible before the commit"
+    await transaction.rollback()
+    assert await count(broker) == 0, "nothing is left after a rollback"
+    async with own.transaction():
+        assert isinstance(await broker.publish("one", "jobs", connection=own), int)
+    assert await count(broker) == 1
+    await own.close()
+    await broker.stop()
+
+
+async def test_an_error_in_the_callers_transaction_goes_to_the_caller(postgres_url: str) -> None:
+    broker = SQLBroker(postgres_url, tables={"given": QueueTable("given", id=Column("id", generated=False), payload="p")}, logger=None)
+    await broker.create_tables()
+    own = await asyncpg.connect(postgres_url)
+    await broker.publish("one", "given", row_id=1, connection=own)
+    async with own.transaction():
+        with pytest.raises(Exception, match="duplicate key"):
+            async with own.transaction():
+                await broker.publish("two", "given", row_id=1, connection=own)
+        await broker.publish("three", "given", row_id=2, connection=own)
+    assert await own.fetchval("SELECT count(*) FROM given") == 2
+    await own.close()
+    await broker.stop()
+
+
+async def test_a_publish_in_the_transaction_of_aiosqlite(sqlite_url: str) -> None:
+    broker = SQLBroker(sqlite_url, logger=None)
+    await broker.create_tables()
+    async with aiosqlite.connect(sqlite_url.removeprefix("sqlite:///")) as own:
+        await own.execute("BEGIN IMMEDIATE")
+        await broker.publish("one", "jobs", connection=own)
+        assert await count(broker) == 0
+        await own.rollback()
+        assert await count(broker) == 0
+        await broker.publish("one", "jobs", connection=own)
+        await own.commit()
+    assert await count(broker) == 1
+    await broker.stop()
+
+
+async def test_a_publish_in_the_transaction_of_sqlalchemy(url: str) -> None:
+    broker = SQLBroker(url, logger=None)
+    await broker.create_tables()
+    engine = create_async_engine(url.replace("sqlite:", "sqlite+aiosqlite:").replace("postgresql:", "postgresql+asyncpg:"))
+    async with engine.connect() as connection:
+        await broker.publish("one", "jobs", connection=connection)
+        await connection.rollback()
+    assert await count(broker) == 0
+    async with AsyncSession(engine) as session:
+        await broker.publish("one", "jobs", connection=session)
+        await session.commit()
+    assert await count(broker) == 1
+    await engine.dispose()
+    await broker.stop()
+
+
+async def test_a_connection_of_the_wrong_kind_is_refused(sqlite_url: str) -> None:
+    broker = SQLBroker(sqlite_url, logger=None)
+    await broker.create_tables()
+    with pytest.raises(TypeError, match="aiosqlite connection"):
+        await broker.publish("one", "jobs", connection=object())
+    await broker.stop()
+
+
+async def test_a_pool_of_the_services_own_is_left_open(postgres_url: str) -> None:
+    pool = await asyncpg.create_pool(postgres_url, min_size=1, max_size=4)
+    broker = SQLBroker(pool, logger=None, poll_interval=0.05)
+    await broker.create_tables()
+    await broker.publish("one", "jobs")
+    assert [body for body, _ in await received(broker, 1)] == ["one"]
+    await broker.stop()
+    assert await pool.fetchval("SELECT 1") == 1
+    await pool.close()
+
+
+async def test_many_publishers_at_once(broker: SQLBroker) -> None:
+    await asyncio.gather(*(broker.publish(str(n), "jobs") for n in range(100)))
+    got = await received(broker, 100)
+    assert sorted(int(body) for body, _ in got) == list(range(100))

@@ -1,0 +1,65 @@
+"""Processes under test, and a broker of the test's own beside them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from faststream_sql import SQLBroker
+from faststream_sql.drivers.base import Use
+from tests.processes.process import Processes
+from tests.processes.tables import described
+
+
+class Queue:
+    """The table, looked at from the test's process."""
+
+    def __init__(self, broker: SQLBroker) -> None:
+        self._broker = broker
+
+    async def publish(self, count: int) -> list[int]:
+        return list(await self._broker.publish_batch(*[b"x"] * count, queue="jobs"))
+
+    async def rows(self) -> list[tuple[Any, ...]]:
+        """Id, group, attempt of every row."""
+        async with self._broker.engine.pool.connection(Use.STATEMENT, "test") as connection:
+            return [tuple(row) for row in await connection.fetch("SELECT id, name, attempt FROM jobs ORDER BY id")]
+
+    async def sql(self, text: str) -> list[tuple[Any, ...]]:
+        async with self._broker.engine.pool.connection(Use.STATEMENT, "test") as connection:
+            return [tuple(row) for row in await connection.fetch(text)]
+
+
+@pytest.fixture
+def processes(tmp_path: Path) -> Iterator[Processes]:
+    started = Processes(tmp_path)
+    yield started
+    started.close()
+
+
+class Queues:
+    """Opens the table at a URL, in a form."""
+
+    def __init__(self) -> None:
+        self._brokers: list[SQLBroker] = []
+
+    async def open(self, url: str, form: str) -> Queue:
+        broker = SQLBroker(url, table=described(form), logger=None)
+        self._brokers.append(broker)
+        await broker.create_tables()
+        return Queue(broker)
+
+    async def close(self) -> None:
+        for broker in self._brokers:
+            await broker.stop()
+
+
+@pytest.fixture
+async def queues(processes: Processes) -> AsyncIterator[Queues]:
+    opened = Queues()
+    yield opened
+    processes.close()
+    await opened.close()
