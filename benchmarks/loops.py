@@ -10,10 +10,14 @@ import asyncpg
 
 from benchmarks.common import BODY, Figure, Stopwatch, run_tasks
 
-TABLE = "CREATE TABLE bench_raw (id BIGSERIAL PRIMARY KEY, name TEXT NOT NULL, retry_after TIMESTAMPTZ NOT NULL, attempt INT NOT NULL, locked_until TIMESTAMPTZ, payload BYTEA NOT NULL)"
+TABLE = (
+    "CREATE TABLE bench_raw (id BIGSERIAL PRIMARY KEY, name TEXT NOT NULL, retry_after TIMESTAMPTZ NOT NULL, attempt INT NOT NULL, "
+    "locked_until TIMESTAMPTZ, payload BYTEA NOT NULL)"
+)
 SELECT = "SELECT id, payload FROM bench_raw WHERE name = 'q' AND retry_after <= $1 ORDER BY retry_after, id LIMIT 1 FOR UPDATE SKIP LOCKED"
 CLAIM = (
-    "WITH picked AS MATERIALIZED (SELECT id FROM bench_raw WHERE name = 'q' AND retry_after <= $1 AND (locked_until IS NULL OR locked_until <= $1) "
+    "WITH picked AS MATERIALIZED (SELECT id FROM bench_raw WHERE name = 'q' AND retry_after <= $1 "
+    "AND (locked_until IS NULL OR locked_until <= $1) "
     "ORDER BY retry_after, id LIMIT $3 FOR NO KEY UPDATE SKIP LOCKED) UPDATE bench_raw t SET locked_until = $2, attempt = attempt + 1 "
     "FROM picked WHERE t.id = picked.id RETURNING t.id, t.payload"
 )
