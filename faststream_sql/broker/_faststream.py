@@ -5,7 +5,7 @@ Tested with FastStream 0.7.8; its internals move between releases, so another on
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from faststream.__about__ import __version__ as faststream_version
 from faststream._internal._compat import json_loads
@@ -39,12 +39,25 @@ from faststream.specification.asyncapi.utils import resolve_payloads
 from faststream.specification.schema import BrokerSpec, Message, Operation, PublisherSpec, SubscriberSpec
 from faststream.specification.schema.extra import Tag, TagDict
 
+if TYPE_CHECKING:
+    from faststream._internal.testing.broker import TestBroker, find_test_broker, patch_broker_calls
+
 _TESTED = ((0, 7, 8), (0, 8))
 
 
 def serializer_of(config: Any) -> Any:
     """FastDepends' serializer, as the application has set it by now."""
     return config.fd_config._serializer
+
+
+def __getattr__(name: str) -> Any:
+    """FastStream's testing parts bring `unittest.mock` along, which a service does without: imported when they are asked for."""
+    if name in {"TestBroker", "find_test_broker", "patch_broker_calls"}:
+        from faststream._internal.testing import broker
+
+        return getattr(broker, name)
+    msg = f"module {__name__!r} has no attribute {name!r}"
+    raise AttributeError(msg)
 
 
 def _check_version(version: str) -> None:
@@ -98,10 +111,13 @@ __all__ = (
     "SubscriberUsecaseConfig",
     "Tag",
     "TagDict",
+    "TestBroker",
     "ensure_response",
+    "find_test_broker",
     "get_broker_logger",
     "json_loads",
     "make_logger_state",
+    "patch_broker_calls",
     "process_msg",
     "resolve_payloads",
     "serializer_of",

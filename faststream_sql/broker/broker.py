@@ -156,7 +156,6 @@ class SQLBroker(SQLRegistrator, BrokerUsecase[Delivery, Engine, SQLBrokerConfig]
             listen_notify=listen_notify,
             session_pooler=session_pooler,
         )
-        self._clock = clock or SystemClock()
         self._on_lease_lost = on_lease_lost
         self._routes = Routes(table, tables)
         self._connecting = asyncio.Lock()
@@ -168,6 +167,8 @@ class SQLBroker(SQLRegistrator, BrokerUsecase[Delivery, Engine, SQLBrokerConfig]
                 producer=producer,
                 routes=self._routes,
                 engine=self.connect,
+                clock=clock or SystemClock(),
+                make_pool=self._source.pool,
                 broker_middlewares=middlewares,
                 broker_parser=parser,
                 broker_decoder=decoder,
@@ -201,7 +202,7 @@ class SQLBroker(SQLRegistrator, BrokerUsecase[Delivery, Engine, SQLBrokerConfig]
     @property
     def clock(self) -> Clock:
         """Where the broker reads the time."""
-        return self._clock
+        return self.config.broker_config.clock
 
     @property
     def engine(self) -> Engine:
@@ -221,7 +222,10 @@ class SQLBroker(SQLRegistrator, BrokerUsecase[Delivery, Engine, SQLBrokerConfig]
 
     @override
     async def _connect(self) -> Engine:
-        engine = Engine(pool=self._source.pool(), clock=self._clock, settings=self._settings, log=self._say, on_lease_lost=self._lease_lost)
+        config = self.config.broker_config
+        engine = config.make_engine(
+            pool=config.make_pool(), clock=config.clock, settings=self._settings, log=self._say, on_lease_lost=self._lease_lost
+        )
         self._setup_logger()  # before anything is said
         await engine.open()
         self._rows.connect(serializer=serializer_of(self.config), codec=self.config.broker_codec)

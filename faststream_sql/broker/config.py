@@ -11,14 +11,20 @@ from faststream.exceptions import IncorrectState
 from faststream_sql.broker._faststream import BrokerConfig
 from faststream_sql.broker.producer import SQLProducer, UnsetProducer
 from faststream_sql.broker.routes import Routes
+from faststream_sql.engine import Clock, Engine, SystemClock
 
 if TYPE_CHECKING:
-    from faststream_sql.engine import Engine
+    from faststream_sql.drivers.base import Pool
+
+_NO_BROKER = "this endpoint belongs to a router that no broker includes: broker.include_router(router)"
 
 
 async def _no_engine() -> Engine:
-    msg = "this endpoint belongs to a router that no broker includes: broker.include_router(router)"
-    raise IncorrectState(msg)
+    raise IncorrectState(_NO_BROKER)
+
+
+def _no_pool() -> Pool:
+    raise IncorrectState(_NO_BROKER)
 
 
 @dataclass(kw_only=True)
@@ -29,3 +35,8 @@ class SQLBrokerConfig(BrokerConfig):
     routes: Routes = field(default_factory=lambda: Routes(None, {}), repr=False)
     engine: Callable[[], Awaitable[Engine]] = field(default=_no_engine, repr=False)
     """Connects where that is still to be done, and gives the engine."""
+    clock: Clock = field(default_factory=SystemClock)
+    make_pool: Callable[[], Pool] = field(default=_no_pool, repr=False)
+    """A pool for the engine, not yet open."""
+    make_engine: Callable[..., Engine] = field(default=Engine, repr=False)
+    """What connecting makes of the pool, the clock and the settings. These three are read at each connect."""

@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import count
 from typing import Any
 
 from faststream.exceptions import AckMessage, HandlerException, NackMessage, RejectMessage, SkipMessage
@@ -71,6 +72,9 @@ class SQLSubscriberConfig(SubscriberUsecaseConfig):
         return True  # `SQLSubscriber.process_message` settles
 
 
+_declared = count()
+
+
 class SQLSubscriber(SubscriberUsecase[Delivery]):
     """Reads one queue. Made by `broker.subscriber(...)`."""
 
@@ -85,6 +89,8 @@ class SQLSubscriber(SubscriberUsecase[Delivery]):
         config.parser = parse_message
         config.decoder = decode
         super().__init__(config, specification, calls)
+        self.number = next(_declared)
+        """The place among all subscribers, in the order of their declaration; the broker keeps them in a set, which has none."""
         self._queue = config.queue
         self._table = config.table
         self._options = config.options

@@ -22,7 +22,7 @@ from faststream_sql.engine.source import BufferedSource, ClaimLoop, DirectSource
 from faststream_sql.engine.startup import check_limit, check_server, prepare_all
 from faststream_sql.engine.tables import OpenTable
 from faststream_sql.engine.wakeup import Wakeup
-from faststream_sql.engine.worker import Deliver, Workers
+from faststream_sql.engine.worker import Deliver, Handling, Workers
 from faststream_sql.errors import ClosedError, DeclarationError
 from faststream_sql.table.table import QueueTable
 
@@ -76,8 +76,7 @@ class Subscription:
         if turn != self._starts or self._context is None or self._wakeup is None:
             return  # stopped while it started
         context, wakeup, options = self._context, self._wakeup, self.options
-        poll = self._poll_seconds()
-        claims = ClaimLoop(context, form, wakeup, poll)
+        claims = ClaimLoop(context, form, wakeup, self._poll_seconds())
         source: Source
         if form.claims_ahead:
             prefetch = options.max_workers if options.prefetch is None else options.prefetch
@@ -85,10 +84,19 @@ class Subscription:
             source = BufferedSource(context, form, claims, workers=self._workers_wanted, prefetch=prefetch, is_last=self._is_last)
         else:
             source = DirectSource(form, claims)
-        self._workers = Workers(
-            context, form, source, wakeup, self._deliver, count=self._workers_wanted, backoff=options.backoff, poll_seconds=poll
-        )
+        self._workers = Workers(context, form, source, wakeup, self._handling(context, form), count=self._workers_wanted)
         self._workers.start()
+
+    async def by_hand(self) -> tuple[Form, Handling]:
+        """What `start` runs on, without the workers: for a caller that claims and delivers by itself. Raises as `start` does."""
+        form = await self.open()
+        if self._context is None:
+            msg = f"subscription {self.name!r} was stopped"
+            raise ClosedError(msg)
+        return form, self._handling(self._context, form)
+
+    def _handling(self, context: Context, form: Form) -> Handling:
+        return Handling(context, form, self._deliver, backoff=self.options.backoff, poll_seconds=self._poll_seconds())
 
     async def open(self) -> Form:
         """Check the table and make the form, without workers. For `start`, and for rows that are asked for one by one."""

@@ -10,7 +10,7 @@ from contextvars import ContextVar
 from faststream_sql.engine.backoff import Backoff, ExponentialBackoff, backoff_seconds
 from faststream_sql.engine.delivery import Delivery
 from faststream_sql.engine.forms.base import Context, Form
-from faststream_sql.engine.outcome import DeadLetter, Nack, attempts_spent
+from faststream_sql.engine.outcome import DeadLetter, Nack, Outcome, attempts_spent
 from faststream_sql.engine.source import Source
 from faststream_sql.engine.wakeup import Wakeup
 from faststream_sql.errors import ClosedError, SQLBrokerError
@@ -23,8 +23,91 @@ SETTLE_SECONDS = 2.0
 """How long a stop waits for settlements under way, and for the release of what was cut off."""
 
 
-_handling: ContextVar[Delivery | None] = ContextVar("handling", default=None)
+_in_hand: ContextVar[Delivery | None] = ContextVar("in_hand", default=None)
 """The delivery whose handler runs here, or called what runs here: a stop that it asks for must not wait for it."""
+
+
+class Handling:
+    """What becomes of a delivery, whoever claimed it: the rules that every worker follows."""
+
+    def __init__(self, context: Context, form: Form, deliver: Deliver, *, backoff: Backoff, poll_seconds: float) -> None:
+        self._context = context
+        self._form = form
+        self._deliver = deliver
+        self._backoff = backoff
+        self._poll = poll_seconds
+        self.stopping = False
+        """Whether a cancellation comes from a stop, which releases what it cut off."""
+
+    async def run(self, delivery: Delivery) -> float:
+        """Deliver one row, and see to it that it ends settled.
+
+        Returns for how many seconds its worker claims nothing: where the row itself cannot wait, its worker does.
+        """
+        try:
+            if attempts_spent(delivery.attempt, self._context.limit):
+                text = f"{self.describe(delivery)} goes to the dead letter unhandled: its process ended on its last attempt"
+                self._context.log(logging.ERROR, text)
+                await delivery.settle(DeadLetter())
+                return 0.0
+            await self._deliver(delivery)
+        except asyncio.CancelledError:
+            if self.stopping:
+                raise
+        except SQLBrokerError as error:
+            self._context.log(logging.ERROR, f"{self.describe(delivery)} was not settled: {error}", error)
+        except Exception as error:
+            self._context.log(logging.ERROR, f"{self.describe(delivery)} failed outside its handler", error)
+            delivery.error = error
+        if delivery.outcome is None:
+            await self._settle_for(delivery)
+        return self._pause_after(delivery.outcome)
+
+    def _pause_after(self, outcome: Outcome | None) -> float:
+        """Where the row itself cannot wait, its worker does: nothing must spin, and a failed head keeps its place."""
+        if not isinstance(outcome, Nack) or not outcome.delay_seconds:
+            return 0.0
+        table = self._context.table.table
+        if table.fifo and outcome.after_error and table.form == "row_lock":
+            return outcome.delay_seconds
+        return 0.0 if table.retry_after else min(outcome.delay_seconds, self._poll)
+
+    async def _settle_for(self, delivery: Delivery) -> None:
+        """Nobody settled the row: it is tried again by the backoff."""
+        self._context.log(logging.WARNING, f"{self.describe(delivery)} was left unsettled, and is tried again")
+        try:
+            await delivery.settle(Nack(self.backoff_seconds(delivery), after_error=True))
+        except SQLBrokerError as error:
+            self._context.log(logging.ERROR, f"{self.describe(delivery)} was not settled: {error}", error)
+
+    def backoff_seconds(self, delivery: Delivery) -> float:
+        """The delay that the backoff answers for a failed delivery; the default one where a callable of the user's raises."""
+        try:
+            return backoff_seconds(self._backoff, delivery.attempt, delivery.error)
+        except Exception as error:
+            self._context.log(logging.ERROR, f"the backoff of {self._context.name!r} raised; the default delay is taken", error)
+            return backoff_seconds(ExponentialBackoff(), delivery.attempt, delivery.error)
+
+    async def renew(self, every_seconds: float) -> None:
+        """Prolong the leases of all deliveries together, each half lease; a failed renewal is tried again soon. Runs until cancelled."""
+        clock = self._context.clock
+        while True:
+            await clock.sleep(every_seconds)
+            pause = every_seconds / 20
+            while True:
+                try:
+                    await self._form.renew()
+                    break
+                except ClosedError:
+                    return
+                except SQLBrokerError as error:
+                    self._context.log(logging.WARNING, f"leases of {self._context.name!r} were not renewed, trying again: {error}", error)
+                    await clock.sleep(pause)
+                    pause = min(pause * 2, every_seconds / 4)
+
+    def describe(self, delivery: Delivery) -> str:
+        """A delivery, for messages."""
+        return f"row {delivery.row_id!r} of {self._context.name!r}"
 
 
 class Workers:
@@ -36,20 +119,16 @@ class Workers:
         form: Form,
         source: Source,
         wakeup: Wakeup,
-        deliver: Deliver,
+        handling: Handling,
         *,
         count: int,
-        backoff: Backoff,
-        poll_seconds: float,
     ) -> None:
         self._context = context
         self._form = form
         self._source = source
         self._wakeup = wakeup
-        self._deliver = deliver
+        self._handling = handling
         self._count = count
-        self._backoff = backoff
-        self._poll = poll_seconds
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._in_work: dict[int, Delivery] = {}
         self._renewer: asyncio.Task[None] | None = None
@@ -67,7 +146,9 @@ class Workers:
             self._tasks[number] = loop.create_task(self._work(number), name=f"worker {number} of {self._context.name!r}")
         self._source.start()  # after the workers, whose number it claims for
         if self._form.renew_every_seconds is not None:
-            self._renewer = loop.create_task(self._renew(self._form.renew_every_seconds), name=f"renewals of {self._context.name!r}")
+            self._renewer = loop.create_task(
+                self._handling.renew(self._form.renew_every_seconds), name=f"renewals of {self._context.name!r}"
+            )
 
     async def _work(self, number: int) -> None:
         while (delivery := await self._source.next()) is not None:
@@ -76,76 +157,14 @@ class Workers:
                 return
             self._in_work[number] = delivery
             try:
-                await self._run(delivery)
+                _in_hand.set(delivery)
+                if pause := await self._handling.run(delivery):
+                    await self._context.clock.sleep(pause)
             finally:
                 self._in_work.pop(number, None)
                 self._source.finished(delivery)
             if self._stopping:
                 return
-
-    async def _run(self, delivery: Delivery) -> None:
-        """Deliver one row, and see to it that it ends settled."""
-        try:
-            if attempts_spent(delivery.attempt, self._context.limit):
-                text = f"{self._describe(delivery)} goes to the dead letter unhandled: its process ended on its last attempt"
-                self._context.log(logging.ERROR, text)
-                await delivery.settle(DeadLetter())
-                return
-            _handling.set(delivery)
-            await self._deliver(delivery)
-        except asyncio.CancelledError:
-            if self._stopping:
-                raise  # the stop releases what it cut off
-        except SQLBrokerError as error:
-            self._context.log(logging.ERROR, f"{self._describe(delivery)} was not settled: {error}", error)
-        except Exception as error:
-            self._context.log(logging.ERROR, f"{self._describe(delivery)} failed outside its handler", error)
-            delivery.error = error
-        if delivery.outcome is None:
-            await self._settle_for(delivery)
-        if isinstance(delivery.outcome, Nack) and delivery.outcome.delay_seconds:
-            await self._wait_for_row(delivery.outcome)
-
-    async def _wait_for_row(self, nack: Nack) -> None:
-        """Where the row itself cannot wait, its worker does: nothing must spin, and a failed head keeps its place."""
-        table, delay = self._context.table.table, nack.delay_seconds or 0.0
-        if table.fifo and nack.after_error and table.form == "row_lock":
-            await self._context.clock.sleep(delay)
-        elif not table.retry_after:
-            await self._context.clock.sleep(min(delay, self._poll))
-
-    async def _settle_for(self, delivery: Delivery) -> None:
-        """Nobody settled the row: it is tried again by the backoff."""
-        self._context.log(logging.WARNING, f"{self._describe(delivery)} was left unsettled, and is tried again")
-        try:
-            await delivery.settle(Nack(self.backoff_seconds(delivery), after_error=True))
-        except SQLBrokerError as error:
-            self._context.log(logging.ERROR, f"{self._describe(delivery)} was not settled: {error}", error)
-
-    def backoff_seconds(self, delivery: Delivery) -> float:
-        """The delay that the backoff answers for a failed delivery; the default one where a callable of the user's raises."""
-        try:
-            return backoff_seconds(self._backoff, delivery.attempt, delivery.error)
-        except Exception as error:
-            self._context.log(logging.ERROR, f"the backoff of {self._context.name!r} raised; the default delay is taken", error)
-            return backoff_seconds(ExponentialBackoff(), delivery.attempt, delivery.error)
-
-    async def _renew(self, every_seconds: float) -> None:
-        """Prolong the leases of all deliveries together, each half lease; a renewal that failed is tried again soon."""
-        clock = self._context.clock
-        while True:
-            await clock.sleep(every_seconds)
-            pause = every_seconds / 20
-            while True:
-                try:
-                    await self._form.renew()
-                    break
-                except ClosedError:
-                    return
-                except SQLBrokerError as error:
-                    self._context.log(logging.WARNING, f"leases of {self._context.name!r} were not renewed, trying again: {error}", error)
-                    await clock.sleep(pause)
-                    pause = min(pause * 2, every_seconds / 4)
 
     # --- stop ------------------------------------------------------------------------------------------------------------------------
 
@@ -154,10 +173,10 @@ class Workers:
 
         Never waits for the task that calls it. Leases are renewed until the last handler has ended.
         """
-        self._stopping = True
+        self._stopping = self._handling.stopping = True
         self._source.stop()
         self._wakeup.wake()
-        me, mine = asyncio.current_task(), _handling.get()
+        me, mine = asyncio.current_task(), _in_hand.get()
         others = {
             number: task
             for number, task in self._tasks.items()
@@ -189,11 +208,12 @@ class Workers:
             await self._bounded(self._form.release(released), "its rows were not released in time")
         for number, delivery in cut.items():
             if not tasks[number].done():
-                text = f"the handler of {self._describe(delivery)} does not end on its cancellation; it is left behind"
+                text = f"the handler of {self._handling.describe(delivery)} does not end on its cancellation; it is left behind"
                 self._context.log(logging.WARNING, text)
 
-    def _describe(self, delivery: Delivery) -> str:
-        return f"row {delivery.row_id!r} of {self._context.name!r}"
+    def backoff_seconds(self, delivery: Delivery) -> float:
+        """As `Handling.backoff_seconds`."""
+        return self._handling.backoff_seconds(delivery)
 
     async def _bounded(self, work: Awaitable[None], complaint: str) -> None:
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 
 from faststream_sql import SQLBroker
 from faststream_sql.drivers.base import Use
-from tests.processes.process import Processes
+from tests.processes.process import PATIENCE_SECONDS, Processes
 from tests.processes.tables import described
 
 
@@ -31,6 +32,12 @@ class Queue:
     async def sql(self, text: str) -> list[tuple[Any, ...]]:
         async with self._broker.engine.pool.connection(Use.STATEMENT, "test") as connection:
             return [tuple(row) for row in await connection.fetch(text)]
+
+    async def until_empty(self, patience: float = PATIENCE_SECONDS) -> None:
+        deadline = asyncio.get_running_loop().time() + patience
+        while left := await self.sql("SELECT count(*) FROM jobs HAVING count(*) > 0"):
+            assert asyncio.get_running_loop().time() < deadline, f"{left} rows were left after {patience} s"
+            await asyncio.sleep(0.02)
 
 
 @pytest.fixture
@@ -63,3 +70,10 @@ async def queues(processes: Processes) -> AsyncIterator[Queues]:
     yield opened
     processes.close()
     await opened.close()
+
+
+@pytest.fixture
+def url(request: pytest.FixtureRequest) -> str:
+    """Of the database that the test is given by its parameter."""
+    found: str = request.getfixturevalue(f"{request.param}_url")
+    return found

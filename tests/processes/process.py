@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import queue
 import signal
@@ -131,3 +132,13 @@ class Processes:
     def close(self) -> None:
         for process in self.all:
             process.close()
+
+
+async def of(process: Process, *words: str) -> list[str]:
+    """`Process.until` in a thread: the test's own loop must not stand still."""
+    return await asyncio.to_thread(process.until, *words)
+
+
+async def ended(process: Process, patience: float = PATIENCE_SECONDS) -> int:
+    """`Process.wait` in a thread."""
+    return await asyncio.to_thread(process.wait, patience)

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import logging
 import os
 import time
 
 from faststream import FastStream
 
-from faststream_sql import LeaseLostError, SQLBroker, SQLMessage
+from faststream_sql import LeaseLostError, SQLBroker
+from faststream_sql.annotations import SQLMessage
 from tests.processes.tables import described
 
 
@@ -50,12 +52,13 @@ def service(asked: argparse.Namespace) -> FastStream:
         graceful_timeout=asked.grace,
         command_timeout=asked.command_timeout,
         pool_size=asked.pool,
+        logger=logging.getLogger("service"),
         on_lease_lost=lambda message: say("LOST", message.row_id, message.attempt),
     )
     limits = {} if asked.max_attempts is None else {"max_attempts": asked.max_attempts, "dead_letter": "jobs.dead"}
 
     @broker.subscriber("jobs", max_workers=asked.workers, prefetch=asked.prefetch, **limits)
-    async def handle(body: bytes, message: SQLMessage) -> None:
+    async def handle(message: SQLMessage) -> None:
         if not asked.quiet:
             say("STARTED", message.row_id, message.attempt)
         try:
@@ -99,4 +102,5 @@ async def behave(asked: argparse.Namespace, message: SQLMessage) -> None:
 
 
 if __name__ == "__main__":
+    logging.basicConfig(level=logging.WARNING)  # on the standard error
     asyncio.run(service(arguments()).run())

@@ -2,60 +2,52 @@
 
 from __future__ import annotations
 
-import asyncio
 import signal
 import time
 
 import pytest
 
 from tests.processes.conftest import Queues
-from tests.processes.process import Process, Processes
+from tests.processes.process import Processes, ended, of
 
 POLL = 0.1
 
 
-@pytest.fixture
-def url(request: pytest.FixtureRequest) -> str:
-    """Of the database that the test is given by its parameter."""
-    found: str = request.getfixturevalue(f"{request.param}_url")
-    return found
+SQLITE_LEASE, LEASE, ROW_LOCK, ADVISORY = ("sqlite", "lease"), ("postgres", "lease"), ("postgres", "row_lock"), ("postgres", "advisory")
 
 
-on = pytest.mark.parametrize
-LEASE = [
-    pytest.param("sqlite", "lease", id="sqlite-lease"),
-    pytest.param("postgres", "lease", id="postgres-lease", marks=pytest.mark.postgres),
-]
-HELD = [pytest.param("postgres", form, id=f"postgres-{form}", marks=pytest.mark.postgres) for form in ("row_lock", "advisory")]
+def on(*pairs: tuple[str, str], slow: tuple[tuple[str, str], ...] = ()) -> pytest.MarkDecorator:
+    """The databases and forms that a test runs on; on some of them it is a slow one."""
+    params = []
+    for database, form in (*pairs, *slow):
+        marks = [pytest.mark.postgres] if database == "postgres" else []
+        marks += [pytest.mark.slow] if (database, form) in slow else []
+        params.append(pytest.param(database, form, id=f"{database}-{form}", marks=marks))
+    return pytest.mark.parametrize(("url", "form"), params, indirect=["url"])
 
 
-async def of(process: Process, *words: str) -> list[str]:
-    """Read on in a thread: the test's own loop must not stand still."""
-    return await asyncio.to_thread(process.until, *words)
-
-
-@on(("url", "form"), LEASE, indirect=["url"])
+@on(SQLITE_LEASE, LEASE)
 async def test_killed_under_a_lease(url: str, form: str, processes: Processes, queues: Queues) -> None:
     queue = await queues.open(url, form)
-    victim = processes.service(url, form, behaviour="hang", lease=2, poll=POLL)
+    victim = processes.service(url, form, behaviour="hang", lease=1, poll=POLL)
     await of(victim, "READY")
     (row_id,) = await queue.publish(1)
     await of(victim, "STARTED", str(row_id), "1")
-    heir = processes.service(url, form, lease=2, poll=POLL)
+    heir = processes.service(url, form, lease=1, poll=POLL)
     await of(heir, "READY")
     ends = await queue.sql("SELECT locked_until FROM jobs")
     victim.kill()
     killed = time.monotonic()
     await of(heir, "STARTED", str(row_id), "2")
-    assert time.monotonic() - killed < 2 + POLL + 1.0, "the lease ended, and a poll later the row was there again"
+    assert time.monotonic() - killed < 1 + POLL + 1.0, "the lease ended, and a poll later the row was there again"
     assert ends, "it had a lease"
     await of(heir, "DONE", str(row_id), "2")
     heir.signal(signal.SIGTERM)
-    assert await asyncio.to_thread(heir.wait) == 0
+    assert await ended(heir) == 0
     assert await queue.rows() == []
 
 
-@on(("url", "form"), HELD, indirect=["url"])
+@on(ROW_LOCK, slow=(ADVISORY,))
 async def test_killed_under_a_lock(url: str, form: str, processes: Processes, queues: Queues) -> None:
     queue = await queues.open(url, form)
     victim = processes.service(url, form, behaviour="hang", poll=POLL)
@@ -71,11 +63,11 @@ async def test_killed_under_a_lock(url: str, form: str, processes: Processes, qu
     assert time.monotonic() - killed < 1.5, "at once: the server sees the session end"
     await of(heir, "DONE", str(row_id), attempt)
     heir.signal(signal.SIGTERM)
-    assert await asyncio.to_thread(heir.wait) == 0
+    assert await ended(heir) == 0
     assert await queue.rows() == []
 
 
-@on(("url", "form"), LEASE + HELD, indirect=["url"])
+@on(SQLITE_LEASE, ROW_LOCK, slow=(LEASE, ADVISORY))
 async def test_asked_to_end_it_cuts_handlers_off_and_gives_their_rows_back(
     url: str, form: str, processes: Processes, queues: Queues
 ) -> None:
@@ -86,7 +78,7 @@ async def test_asked_to_end_it_cuts_handlers_off_and_gives_their_rows_back(
         await of(worker, "STARTED")
     worker.signal(signal.SIGTERM)
     asked = time.monotonic()
-    assert await asyncio.to_thread(worker.wait) == 0
+    assert await ended(worker) == 0
     assert time.monotonic() - asked < 0.3 + 2.0
     assert [line[0] for line in worker.rest()] == ["CUT", "CUT"]
     assert await queue.rows() == [(row_id, "jobs", 1) for row_id in ids], "every attempt was given back"
@@ -94,11 +86,11 @@ async def test_asked_to_end_it_cuts_handlers_off_and_gives_their_rows_back(
     for _ in ids:
         assert (await of(heir, "DONE"))[2] == "1"
     heir.signal(signal.SIGTERM)
-    assert await asyncio.to_thread(heir.wait) == 0
+    assert await ended(heir) == 0
     assert await queue.rows() == []
 
 
-@on(("url", "form"), LEASE + HELD, indirect=["url"])
+@on(LEASE, slow=(SQLITE_LEASE, ROW_LOCK, ADVISORY))
 async def test_asked_to_end_it_lets_a_handler_finish(url: str, form: str, processes: Processes, queues: Queues) -> None:
     queue = await queues.open(url, form)
     await queue.publish(3)
@@ -106,12 +98,12 @@ async def test_asked_to_end_it_lets_a_handler_finish(url: str, form: str, proces
     await of(worker, "STARTED")
     worker.signal(signal.SIGTERM)
     worker.signal(signal.SIGTERM)  # the second one changes nothing
-    assert await asyncio.to_thread(worker.wait) == 0
+    assert await ended(worker) == 0
     assert [line[0] for line in worker.rest()] == ["DONE"]
     assert [row[2] for row in await queue.rows()] == [1, 1]
 
 
-@on(("url", "form"), LEASE + HELD, indirect=["url"])
+@on(SQLITE_LEASE, slow=(LEASE, ROW_LOCK, ADVISORY))
 async def test_a_handler_that_ignores_its_cancellation_does_not_keep_the_process(
     url: str, form: str, processes: Processes, queues: Queues
 ) -> None:
@@ -121,11 +113,11 @@ async def test_a_handler_that_ignores_its_cancellation_does_not_keep_the_process
     await of(worker, "STARTED")
     worker.signal(signal.SIGTERM)
     asked = time.monotonic()
-    await asyncio.to_thread(worker.wait, 10.0)
+    await ended(worker, 10.0)
     assert time.monotonic() - asked < 0.2 + 4.0, f"its timeout and a short cap\n{worker.log()}"
     heir = processes.service(url, form, lease=1)
     attempt = "1" if form == "row_lock" else "2"
     await of(heir, "DONE", str(row_id), attempt)
     heir.signal(signal.SIGTERM)
-    assert await asyncio.to_thread(heir.wait) == 0
+    assert await ended(heir) == 0
     assert await queue.rows() == []
