@@ -162,8 +162,7 @@ class AdvisoryStatements:
     """The statements of the advisory lock form, each a transaction of its own.
 
     `claim` returns the key and the columns of `claimed`, as they stood before it; an id of None means that the key was taken and the row
-    was not. With `unlock` the session holds the key; without, the process does, and `claim` takes the keys to pass over as `:held`, packed
-    by `pack`.
+    was not. With `unlock` the session holds the key; without, the process does, and `claim` takes the keys to pass over as `:held`.
     """
 
     claimed: tuple[str, ...]
@@ -173,7 +172,6 @@ class AdvisoryStatements:
     nack: Statement
     release: Statement
     bury: Plan | None
-    pack: Callable[[Sequence[object]], object]
 
 
 class Dialect(Protocol):
@@ -186,6 +184,10 @@ class Dialect(Protocol):
     """The oldest server version for each form."""
     read_clock: str | None
     """The statement that reads the server's clock, in UTC; None where the server's clock is the host's."""
+
+    def pack(self, values: Sequence[object]) -> object:
+        """Several values as the one that a statement binds (`:held`, `:busy`)."""
+        ...
 
     def quote(self, name: str) -> str:
         """The identifier, quoted, whatever is in it. Raises DeclarationError for one that the database cannot hold."""

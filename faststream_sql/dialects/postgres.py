@@ -45,6 +45,9 @@ class Postgres:
 
     notify: Statement | None = Statement("notify", sql.NOTIFY, (Param("channel"), Param("group")))
 
+    def pack(self, values: Sequence[object]) -> object:
+        return [str(value) for value in values]
+
     def quote(self, name: str) -> str:
         return quote(name)
 
@@ -123,7 +126,6 @@ class Postgres:
             nack=compiler.statement("nack", advisory.NACK),
             release=compiler.statement("release", advisory.RELEASE),
             bury=None if bury is None else Once(bury),
-            pack=list,
         )
 
     def ddl(self, table: QueueTable) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ _CANDIDATES = """
       AND {group} = :group                               --? group
       AND {processed_at} IS NULL                         --? processed_at
       AND {retry_after} <= :now@retry_after              --? retry_after
+      AND ({partition_key} IS NULL OR {partition_key}::text <> ALL(:busy::text[]))  --? partition_key
     ORDER BY {claim_order}
 """
 

@@ -21,6 +21,7 @@ WITH picked AS MATERIALIZED (                            -- materialized: a plan
     AND {group} = :group                                 --? group
     AND {processed_at} IS NULL                           --? processed_at
     AND {retry_after} <= :now@retry_after                --? retry_after
+    AND ({partition_key} IS NULL OR {partition_key}::text <> ALL(:busy::text[]))  --? partition_key
   ORDER BY {claim_order}
   LIMIT :limit
   FOR NO KEY UPDATE SKIP LOCKED                          -- foreign keys that point at the row are not blocked
@@ -57,6 +58,7 @@ picked AS MATERIALIZED (
       FROM {table}
       WHERE ({locked_until} IS NULL OR {locked_until} <= :now@locked_until)
         AND {priority} = step.priority
+        AND ({partition_key} IS NULL OR {partition_key}::text <> ALL(:busy::text[]))  --? partition_key
         AND {group} = :group                             --? group
         AND {processed_at} IS NULL                       --? processed_at
         AND {retry_after} <= :now@retry_after
@@ -73,6 +75,7 @@ picked AS MATERIALIZED (
       FROM {table}
       WHERE ({locked_until} IS NULL OR {locked_until} <= :now@locked_until)
         AND {priority} > step.priority
+        AND ({partition_key} IS NULL OR {partition_key}::text <> ALL(:busy::text[]))  --? partition_key
         AND {group} = :group                             --? group
         AND {processed_at} IS NULL                       --? processed_at
         AND {retry_after} <= :now@retry_after
@@ -216,6 +219,7 @@ WHERE TRUE
   AND {group} = :group                                   --? group
   AND {processed_at} IS NULL                             --? processed_at
   AND {retry_after} <= :now@retry_after                  --? retry_after
+  AND ({partition_key} IS NULL OR {partition_key}::text <> ALL(:busy::text[]))  --? partition_key
 ORDER BY {claim_order}
 LIMIT :limit
 FOR UPDATE SKIP LOCKED
@@ -240,6 +244,7 @@ SELECT {claimed} FROM (
   SELECT s.* FROM step CROSS JOIN LATERAL (
     SELECT * FROM {table}
     WHERE {priority} = step.priority
+      AND ({partition_key} IS NULL OR {partition_key}::text <> ALL(:busy::text[]))  --? partition_key
       AND {group} = :group                               --? group
       AND {processed_at} IS NULL                         --? processed_at
       AND {retry_after} <= :now@retry_after
@@ -252,6 +257,7 @@ SELECT {claimed} FROM (
   SELECT s.* FROM step CROSS JOIN LATERAL (
     SELECT * FROM {table}
     WHERE {priority} > step.priority
+      AND ({partition_key} IS NULL OR {partition_key}::text <> ALL(:busy::text[]))  --? partition_key
       AND {group} = :group                               --? group
       AND {processed_at} IS NULL                         --? processed_at
       AND {retry_after} <= :now@retry_after

@@ -42,6 +42,9 @@ class SQLite:
 
     notify: Statement | None = None
 
+    def pack(self, values: Sequence[object]) -> object:
+        return json.dumps(list(values))
+
     def quote(self, name: str) -> str:
         return quote(name)
 
@@ -110,7 +113,6 @@ class SQLite:
             nack=compiler.statement("nack", advisory.NACK),
             release=compiler.statement("release", advisory.RELEASE),
             bury=_bury(compiler, dead, select=advisory.BURY_SELECT, update=advisory.BURY_UPDATE),
-            pack=pack_ids,
         )
 
     def ddl(self, table: QueueTable) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ WHERE {key} NOT IN (SELECT value FROM json_each(:held))
   AND {group} = :group                                   --? group
   AND {processed_at} IS NULL                             --? processed_at
   AND {retry_after} <= :now@retry_after                  --? retry_after
+  AND ({partition_key} IS NULL OR {partition_key} NOT IN (SELECT value FROM json_each(:busy)))  --? partition_key
 ORDER BY {claim_order}
 LIMIT 1
 """

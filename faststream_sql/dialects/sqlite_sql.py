@@ -15,6 +15,7 @@ WHERE ({locked_until} IS NULL OR {locked_until} <= :now@locked_until)
   AND {group} = :group                                   --? group
   AND {processed_at} IS NULL                             --? processed_at
   AND {retry_after} <= :now@retry_after                  --? retry_after
+  AND ({partition_key} IS NULL OR {partition_key} NOT IN (SELECT value FROM json_each(:busy)))  --? partition_key
 ORDER BY {claim_order}
 LIMIT :limit
 """
@@ -42,6 +43,7 @@ SELECT * FROM (
     AND t.{group} = :group                               --? group
     AND t.{processed_at} IS NULL                         --? processed_at
     AND t.{retry_after} <= :now@retry_after
+    AND (t.{partition_key} IS NULL OR t.{partition_key} NOT IN (SELECT value FROM json_each(:busy)))  --? partition_key
     AND (t.{locked_until} IS NULL OR t.{locked_until} <= :now@locked_until)
   LIMIT :limit)
 UNION ALL
@@ -52,6 +54,7 @@ SELECT * FROM (
     AND t.{group} = :group                               --? group
     AND t.{processed_at} IS NULL                         --? processed_at
     AND t.{retry_after} <= :now@retry_after
+    AND (t.{partition_key} IS NULL OR t.{partition_key} NOT IN (SELECT value FROM json_each(:busy)))  --? partition_key
     AND (t.{locked_until} IS NULL OR t.{locked_until} <= :now@locked_until)
   ORDER BY {claim_order_of_t}
   LIMIT :limit)

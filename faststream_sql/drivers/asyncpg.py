@@ -31,6 +31,9 @@ _LEVELS = {
     "serializable": "SERIALIZABLE",
 }
 
+KEEPALIVES = {"tcp_keepalives_idle": 20, "tcp_keepalives_interval": 10, "tcp_keepalives_count": 3}
+"""By these, in seconds, a server notices a lost host within a minute, and frees the rows whose locks its sessions held."""
+
 _COLUMNS = """
 SELECT a.attname, format_type(a.atttypid, a.atttypmod), NOT a.attnotnull, pg_get_expr(d.adbin, d.adrelid),
        concat_ws(' ', CASE WHEN a.attidentity <> '' THEN 'identity' END, CASE WHEN a.attgenerated <> '' THEN 'generated' END)
@@ -237,8 +240,7 @@ class AsyncpgPool:
     async def _connect(self) -> AsyncpgConnection:
         failure: SQLBrokerError
         try:
-            arguments = {**self._cache, **_connect_arguments(self._url, self._tls)}
-            raw = await asyncpg.connect(**arguments, command_timeout=self._command_timeout)
+            raw = await self._dial()
         except (
             OSError,
             asyncpg.PostgresError,
@@ -257,6 +259,25 @@ class AsyncpgPool:
             self._all.add(connection)
             return connection
         raise failure  # outside the except block: the driver's text names the user, and must not come along as a context
+
+    async def _dial(self) -> Any:
+        """A frame of its own for what holds the password: a report that shows the locals of an error's frames never sees it."""
+        raw = await asyncpg.connect(**self._cache, **_connect_arguments(self._url, self._tls), command_timeout=self._command_timeout)
+        await self._keep_alive(raw)
+        return raw
+
+    async def _keep_alive(self, raw: Any) -> None:
+        """Have the server watch over the session. By a statement, since poolers refuse unknown settings at connect; a session that a pooler
+        gives to others too is left as it is.
+        """
+        wanted = [f"set_config('{name}', '{value}', false)" for name, value in KEEPALIVES.items() if name not in self._url.options]
+        if not wanted:
+            return
+        try:
+            await raw.execute(f"SELECT {', '.join(wanted)} WHERE pg_backend_pid() = {int(raw.get_server_pid())}")
+        except BaseException:
+            raw.terminate()
+            raise
 
     async def release(self, connection: Connection) -> None:
         if not isinstance(connection, AsyncpgConnection) or connection.entered is None:

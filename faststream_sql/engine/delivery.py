@@ -80,6 +80,11 @@ class Delivery:
         """The row's values by role, or by name for a plain column, as they stood before the claim."""
         return dict(zip(self._names, self._values, strict=True))
 
+    @property
+    def partition_key(self) -> Any:
+        """The row's partition key; None without one."""
+        return self.row.get("partition_key")
+
     async def settle(self, outcome: Outcome) -> None:
         """Settle the row; returns when the settlement is committed.
 

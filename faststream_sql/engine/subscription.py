@@ -13,7 +13,7 @@ from typing_extensions import assert_never
 from faststream_sql.engine.clock import SystemClock
 from faststream_sql.engine.delivery import Delivery
 from faststream_sql.engine.forms.advisory import AdvisoryForm
-from faststream_sql.engine.forms.base import Context, Form
+from faststream_sql.engine.forms.base import Context, Form, PartitionKeys
 from faststream_sql.engine.forms.lease import LeaseForm
 from faststream_sql.engine.forms.row_lock import RowLockForm
 from faststream_sql.engine.options import SubscriptionOptions, lease_seconds, poll_seconds
@@ -116,6 +116,7 @@ class Subscription:
             table=opened,
             group=self.name if table.group else None,
             mutex=group_mutex(table, self.name),
+            keys=PartitionKeys(opened),
             dead=dead,
             limit=options.limit(),
             pool=engine.pool,

@@ -215,7 +215,6 @@ class _Feature(NamedTuple):
 # Refused rather than ignored. The release that learns one of these removes its entry; nothing else knows of it.
 NOT_SUPPORTED_YET: Final[tuple[_Feature, ...]] = (
     _Feature("without Payload (row mode)", lambda table: table.payload is None, "add a Payload column"),
-    _Feature("with PartitionKey", lambda table: table.partition_key is not None, "make it a plain column"),
 )
 
 

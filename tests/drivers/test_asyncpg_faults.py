@@ -7,10 +7,12 @@ import logging
 import socket
 import time
 import traceback
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from urllib.parse import urlsplit
 
+import asyncpg
 import pytest
 
 from faststream_sql.drivers import open_pool
@@ -97,15 +99,15 @@ async def test_a_cancel_on_a_silent_session_is_bounded(proxied: tuple[FaultProxy
 
     async def run() -> None:
         async with pool.connection(Use.STATEMENT, "test") as connection:
-            calls: dict[str, Callable[[], object]] = {
+            calls: dict[str, Callable[[], Awaitable[object]]] = {
                 "fetch": lambda: connection.fetch("SELECT 1"),
                 "execute": lambda: connection.execute("SELECT 1"),
                 "script": lambda: connection.script("SELECT 1"),
-                "begin": lambda: connection.begin(),
+                "begin": connection.begin,
                 "prepare": lambda: connection.prepare("SELECT 3"),
                 "columns": lambda: connection.columns("jobs", None),
             }
-            await calls[statement]()  # type: ignore[misc]
+            await calls[statement]()
 
     proxy.stall()
     running = asyncio.create_task(run())
@@ -185,9 +187,8 @@ async def test_an_answer_that_stops_in_the_middle(proxied: tuple[FaultProxy, str
     await pool.close(1.0)
 
 
-async def test_waiters_are_told_when_everything_hangs(proxied: tuple[FaultProxy, str]) -> None:
-    proxy, url = proxied
-    pool = pool_of(url, size=2, acquire_timeout=0.3, command_timeout=30.0)
+async def test_waiters_are_told_who_holds_what(postgres_url: str) -> None:
+    pool = pool_of(postgres_url, size=2, acquire_timeout=0.3, command_timeout=30.0)
     await pool.open()
     held = [await pool.acquire(Use.STATEMENT, f"publish {n}") for n in range(2)]
     async with within(0.3):
@@ -213,7 +214,15 @@ def everything_in(error: BaseException) -> str:
         seen.add(id(one))
         texts += [str(one), repr(one), repr(one.args), repr(vars(one))]
         left += [one.__cause__, one.__context__]
+    report = traceback.TracebackException.from_exception(error, capture_locals=True)
+    for part in (frame for one in reports(report) for frame in one.stack):
+        if part.filename != __file__:  # the test's own frames hold the credential that it looks for
+            texts += [f"{part.name}: {name} = {value}" for name, value in (part.locals or {}).items()]
     return "\n".join([*texts, *traceback.format_exception(error)])
+
+
+def reports(report: traceback.TracebackException | None) -> list[traceback.TracebackException]:
+    return [] if report is None else [report, *reports(report.__cause__), *reports(report.__context__)]
 
 
 def assert_no_credential(error: BaseException, *secrets: str) -> None:
@@ -255,31 +264,27 @@ async def test_a_name_that_leads_nowhere(caplog: pytest.LogCaptureFixture) -> No
 
 
 @pytest.fixture(scope="module")
-def password_server() -> PrivatePostgres:
+def password_server() -> Iterator[PrivatePostgres]:
     """A server that asks for passwords: a role per method, each with the password `right`."""
     try:
         with PrivatePostgres() as server:
-            asyncio.run(_ask_for_passwords(server))
+            path, rules = asyncio.run(_ask_for_passwords(server))
+            Path(path).write_text(rules)
             server.restart()
             yield server
     except ServerUnavailableError as error:
         skip_without(error)
 
 
-async def _ask_for_passwords(server: PrivatePostgres) -> None:
-    import asyncpg
-
+async def _ask_for_passwords(server: PrivatePostgres) -> tuple[str, str]:
     connection = await asyncpg.connect(server.url())
     try:
         for method in ("md5", "scram-sha-256"):
             await connection.execute(f"SET password_encryption = '{method}'; CREATE ROLE \"bob-{method}\" LOGIN PASSWORD 'right'")
         path = await connection.fetchval("SHOW hba_file")
         administrator = await connection.fetchval("SELECT current_user")
-        from pathlib import Path
-
         rules = [f'host all "bob-{method}" 127.0.0.1/32 {method}' for method in ("md5", "scram-sha-256")]
-        text = "\n".join([*rules, f'host all "{administrator}" 127.0.0.1/32 trust', ""])
-        Path(path).write_text(text)
+        return path, "\n".join([*rules, f'host all "{administrator}" 127.0.0.1/32 trust', ""])
     finally:
         await connection.close()
 
@@ -304,3 +309,18 @@ async def test_passwords(password_server: PrivatePostgres, method: str, caplog: 
     pool = pool_of(f"postgresql://bob-{method}:right@{where}/postgres")
     await pool.open()
     await pool.close(1.0)
+
+
+# --- a host that is lost ------------------------------------------------------------------------------------------------------------------
+
+
+async def test_the_server_watches_over_sessions(postgres_url: str) -> None:
+    names = ("tcp_keepalives_idle", "tcp_keepalives_interval", "tcp_keepalives_count")
+    for query, expected in (("", [20, 10, 3]), ("?tcp_keepalives_idle=7", [7, 10, 3])):
+        pool = pool_of(postgres_url + query)
+        await pool.open()
+        async with pool.connection(Use.STATEMENT, "test") as connection:
+            text = ", ".join(f"current_setting('{name}')::int" for name in names)
+            ((*found,),) = await connection.fetch(f"SELECT {text}")
+        await pool.close(1.0)
+        assert found == expected

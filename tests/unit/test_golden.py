@@ -51,6 +51,27 @@ TABLES = {
         fifo=True,
     ),
     "fifo_row_lock": QueueTable("steps", id="id", group="name", retry_after="retry_after", attempt="attempt", payload="payload", fifo=True),
+    "advisory": QueueTable(
+        "accounts",
+        id="id",
+        group="name",
+        retry_after="retry_after",
+        attempt="attempt",
+        partition_key="key",
+        payload="payload",
+        columns=("account",),
+        advisory_lock="account's-{account}",
+    ),
+    "partition_key": QueueTable(
+        "steps",
+        id="id",
+        group="name",
+        priority="priority",
+        partition_key="key",
+        retry_after="retry_after",
+        locked_until="locked_until",
+        payload="payload",
+    ),
     "hostile_names": QueueTable(
         'a"b', id="select", group="ünï %s", attempt=":now", retry_after="{id}", locked_until="--? x", payload="or`der"
     ),

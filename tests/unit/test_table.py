@@ -248,11 +248,6 @@ def test_no_payload_is_refused_in_this_release() -> None:
         QueueTable("mail_jobs", id="id")
 
 
-def test_a_partition_key_is_refused_in_this_release() -> None:
-    with refused("'t'", "PartitionKey is not supported in this release"):
-        QueueTable("t", id="i", payload="p", partition_key="k")
-
-
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [

@@ -56,7 +56,21 @@ class AdvisoryForm:
     # --- claim -----------------------------------------------------------------------------------------------------------------------
 
     async def claim(self, limit: int) -> list[Delivery]:
-        """Take one row, whatever the limit: each delivery holds a key of its own."""
+        """Take one row, whatever the limit."""
+        keys = self._context.keys
+        if not keys.used:
+            return await self._claim()
+        async with keys.claiming:
+            kept, others = keys.take(await self._claim())
+            await self.release(others)
+        return kept
+
+    def _let_go_of_key(self, delivery: Delivery) -> None:
+        if self._context.keys.let_go(delivery):
+            self._context.due(self._context.group, None)
+
+    async def _claim(self) -> list[Delivery]:
+        """One row: each delivery holds a key of its own."""
         delivery = await (self._claim_in_session() if self._keys is None else self._claim_in_process(self._keys))
         if delivery is None:
             return []
@@ -93,7 +107,7 @@ class AdvisoryForm:
 
     async def _take(self, connection: Connection, held: Sequence[object]) -> list[Row]:
         context = self._context
-        values = {"group": context.group, "now": context.clock.now(), "held": self._statements.pack(held)}
+        values = {"group": context.group, "now": context.clock.now(), "held": context.table.dialect.pack(held), "busy": context.keys.busy()}
         return await run_plan(connection, self._statements.claim, values, self._id)
 
     def _delivery(self, values: Sequence[object], key: object, connection: Connection | None) -> Delivery:
@@ -106,8 +120,14 @@ class AdvisoryForm:
     # --- settlement ------------------------------------------------------------------------------------------------------------------
 
     async def settle(self, delivery: Delivery, outcome: Outcome) -> None:
-        context, statements = self._context, self._statements
         self._held.discard(delivery)
+        try:
+            await self._carry_out_outcome(delivery, outcome)
+        finally:
+            self._let_go_of_key(delivery)
+
+    async def _carry_out_outcome(self, delivery: Delivery, outcome: Outcome) -> None:
+        context, statements = self._context, self._statements
         match apply_limit(outcome, delivery.attempt, context.limit):
             case Ack() | Reject():
                 await self._write_and_unlock(delivery, statements.finish, {"now": context.clock.now()})

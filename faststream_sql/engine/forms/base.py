@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -33,6 +34,7 @@ class Context:
     group: str | None
     mutex: int
     """Names the group to the database, where a FIFO claim takes a lock on it."""
+    keys: PartitionKeys
     dead: OpenTable | None
     limit: Limit | None
     pool: Pool
@@ -43,6 +45,45 @@ class Context:
     lost: Callable[[Delivery], None]
     """Called with a delivery whose row was found to be no longer its own."""
     command_timeout: float
+
+
+class PartitionKeys:
+    """The partition keys of a subscription's rows in work: rows of one key run one at a time, so a claim passes over the others."""
+
+    def __init__(self, table: OpenTable) -> None:
+        self.used = table.table.partition_key is not None
+        self._pack = table.dialect.pack
+        self._keys: dict[object, Delivery] = {}
+        self.claiming = asyncio.Lock()
+        """For forms whose workers claim side by side: two claims under way could take two rows of one key."""
+
+    def busy(self) -> object:
+        """The keys as a claim's statement takes them."""
+        return self._pack(sorted(self._keys, key=str)) if self.used else None
+
+    def take(self, deliveries: Sequence[Delivery]) -> tuple[list[Delivery], list[Delivery]]:
+        """The rows that may stay, the first of each key, and the others."""
+        if not self.used:
+            return list(deliveries), []
+        kept: list[Delivery] = []
+        others: list[Delivery] = []
+        for delivery in deliveries:
+            key = delivery.partition_key
+            if key is not None and key in self._keys:
+                others.append(delivery)
+                continue
+            kept.append(delivery)
+            if key is not None:
+                self._keys[key] = delivery
+        return kept, others
+
+    def let_go(self, delivery: Delivery) -> bool:
+        """The delivery ended; whether rows of its key may have waited for that."""
+        key = delivery.partition_key if self.used else None
+        if key is None or self._keys.get(key) is not delivery:
+            return False
+        del self._keys[key]
+        return True
 
 
 class Form(Protocol):

@@ -56,11 +56,21 @@ class LeaseForm:
             now = context.clock.now()  # read after the wait for the connection: a lease must not be born old
             sent_at = context.clock.monotonic()
             expires = self._expiries.from_now(now, self._lease)
-            values = {"group": context.group, "now": now, "limit": limit, "expiry": expires, "mutex": context.mutex}
+            values = {
+                "group": context.group,
+                "now": now,
+                "limit": limit,
+                "expiry": expires,
+                "mutex": context.mutex,
+                "busy": context.keys.busy(),
+            }
             rows = await run_plan(connection, self._statements.claim, values, 0)
         deliveries = [self._delivery(row, expires, sent_at) for row in self._reader.sort(rows)]
         self._held.update(deliveries)
-        return deliveries
+        kept, others = context.keys.take(deliveries)
+        if others:
+            await self.release(others)
+        return kept
 
     def _delivery(self, row: Sequence[object], expires: datetime, sent_at: float) -> Delivery:
         was = row[self._reader.locked_until] if self._reader.locked_until is not None else None
@@ -97,6 +107,11 @@ class LeaseForm:
                     assert_never(other)
         finally:
             self._held.discard(delivery)
+            self._let_go(delivery)
+
+    def _let_go(self, delivery: Delivery) -> None:
+        if self._context.keys.let_go(delivery):
+            self._context.due(self._context.group, None)
 
     async def _settle_nack(self, delivery: Delivery, delay: float | None) -> None:
         table = self._context.table.table
@@ -126,6 +141,8 @@ class LeaseForm:
         table = self._context.table.table
         owned = [delivery for delivery in deliveries if not delivery.lease_lost]
         self._held.difference_update(deliveries)
+        for delivery in deliveries:
+            self._let_go(delivery)
         rows: list[tuple[object, ...]] = []
         for delivery in owned:
             hold: LeaseHold = delivery.hold

@@ -38,7 +38,21 @@ class RowLockForm:
         self._closing = False
 
     async def claim(self, limit: int) -> list[Delivery]:
-        """Take one row, whatever the limit: each delivery has a connection of its own."""
+        """Take one row, whatever the limit."""
+        keys = self._context.keys
+        if not keys.used:
+            return await self._claim()
+        async with keys.claiming:
+            kept, others = keys.take(await self._claim())
+            await self.release(others)
+        return kept
+
+    def _let_go_of_key(self, delivery: Delivery) -> None:
+        if self._context.keys.let_go(delivery):
+            self._context.due(self._context.group, None)
+
+    async def _claim(self) -> list[Delivery]:
+        """One row: each delivery has a connection of its own."""
         connection = self._warm.pop() if self._warm else None
         warm = connection is not None
         if connection is None:
@@ -63,7 +77,7 @@ class RowLockForm:
 
     async def _select(self, connection: Connection) -> list[Row]:
         context = self._context
-        values = {"group": context.group, "now": context.clock.now(), "limit": 1, "mutex": context.mutex}
+        values = {"group": context.group, "now": context.clock.now(), "limit": 1, "mutex": context.mutex, "busy": context.keys.busy()}
         text, args = self._statements.claim.bind(values)
         return await connection.fetch(text, args)
 
@@ -88,6 +102,8 @@ class RowLockForm:
         except BaseException:
             await self._context.pool.release(connection)
             raise
+        finally:
+            self._let_go_of_key(delivery)
 
     async def _carry_out(self, delivery: Delivery, connection: Connection, outcome: Ack | Reject | Nack | DeadLetter) -> None:
         context, statements = self._context, self._statements
@@ -145,6 +161,7 @@ class RowLockForm:
     async def release(self, deliveries: Sequence[Delivery]) -> None:
         """Roll back: the rows are free at once, and no attempt was counted."""
         for delivery in deliveries:
+            self._let_go_of_key(delivery)
             if delivery not in self._held:
                 continue
             self._held.discard(delivery)

@@ -1,0 +1,2 @@
+-- refused
+-- table 'accounts' has no LockedUntil, so its rows are held by row locks, and SQLite has none: add a LockedUntil column (the lease form), or declare advisory_lock='...-{id}'
