@@ -47,7 +47,7 @@ far AS MATERIALIZED (                                    -- none was: look past 
 got AS (SELECT * FROM near UNION ALL SELECT * FROM far),
 took AS (
   UPDATE {table} AS t
-  SET {id} = t.{id}
+  SET {payload} = t.{payload}
     , {attempt} = CASE WHEN t.{attempt} < {attempt_max} THEN t.{attempt} + 1 ELSE t.{attempt} END  --? attempt
   FROM got
   WHERE t.{id} = got.id
@@ -74,7 +74,7 @@ PROCESS = "UPDATE {table} SET {processed_at} = :now@processed_at" + _HELD + "RET
 NACK = (
     """
 UPDATE {table}
-SET {id} = {id}
+SET {payload} = {payload}
   , {retry_after} = COALESCE(:due@retry_after, {retry_after})  --? retry_after
 """
     + _HELD
@@ -83,7 +83,7 @@ SET {id} = {id}
 RELEASE = (
     """
 UPDATE {table}
-SET {id} = {id}
+SET {payload} = {payload}
   , {attempt} = :delivered                               --? attempt
 """
     + _HELD

@@ -291,7 +291,7 @@ DELETE_HELD = "DELETE FROM {table} WHERE {id} = :id RETURNING {id}"
 PROCESS_HELD = "UPDATE {table} SET {processed_at} = :now@processed_at WHERE {id} = :id AND {processed_at} IS NULL RETURNING {id}"
 NACK_HELD = """
 UPDATE {table}
-SET {id} = {id}                                          -- keeps the statement whole where no other column is there to change
+SET {payload} = {payload}  -- keeps the statement whole where no other column is there to change
   , {attempt} = CASE WHEN {attempt} < {attempt_max} THEN {attempt} + 1 ELSE {attempt} END  --? attempt
   , {retry_after} = COALESCE(:due@retry_after, {retry_after})  --? retry_after
 WHERE {id} = :id

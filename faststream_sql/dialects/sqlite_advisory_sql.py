@@ -15,7 +15,7 @@ LIMIT 1
 
 TAKE = """
 UPDATE {table}
-SET {id} = {id}
+SET {payload} = {payload}
   , {attempt} = CASE WHEN {attempt} < {attempt_max} THEN {attempt} + 1 ELSE {attempt} END  --? attempt
 WHERE {id} IN (SELECT value FROM json_each(:ids))
 """
@@ -31,7 +31,7 @@ PROCESS = "UPDATE {table} SET {processed_at} = :now@processed_at" + _HELD + "RET
 NACK = (
     """
 UPDATE {table}
-SET {id} = {id}
+SET {payload} = {payload}
   , {retry_after} = COALESCE(:due@retry_after, {retry_after})  --? retry_after
 """
     + _HELD
@@ -40,7 +40,7 @@ SET {id} = {id}
 RELEASE = (
     """
 UPDATE {table}
-SET {id} = {id}
+SET {payload} = {payload}
   , {attempt} = :delivered                               --? attempt
 """
     + _HELD

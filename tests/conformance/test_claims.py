@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from datetime import timedelta
 
-from faststream_sql.engine import Ack, Delivery
+import pytest
+
+from faststream_sql.engine import Ack, Delivery, Nack
 from tests.conformance.bench import Bench, queue_table
 from tests.conformance.conftest import Pair
 
@@ -129,10 +132,6 @@ async def test_plain_columns_travel_with_the_row(make_bench: MakeBench, pair: Pa
 
 
 async def test_a_dead_letter_of_a_table_without_groups_moves_to_another_table(make_bench: MakeBench, pair: Pair) -> None:
-    from dataclasses import replace
-
-    from faststream_sql.engine import Nack
-
     table = queue_table(pair.form, group=None, columns=("account",))
     bench = await make_bench(table)
     dead = replace(table, name="jobs_dead")
@@ -148,3 +147,19 @@ async def test_a_dead_letter_of_a_table_without_groups_moves_to_another_table(ma
     (row,) = await bench.rows(dead)
     assert (row["id"], row["attempt"], bytes(row["payload"]), row["account"]) == (row_id, 2, b"one", "seven")
     assert row.get("locked_until") is None
+
+
+@pytest.mark.databases("postgres")
+async def test_an_id_that_is_always_generated(make_bench: MakeBench, pair: Pair) -> None:
+    """`GENERATED ALWAYS AS IDENTITY`: no statement may write the id, not even with what it is."""
+    bench = await make_bench(queue_table(pair.form))
+    await bench.sql("ALTER TABLE jobs ALTER COLUMN id SET GENERATED ALWAYS")
+
+    async def fail(delivery: Delivery) -> None:
+        await delivery.settle(Nack())
+
+    await bench.publish(b"one", b"two")
+    await bench.subscribe(fail, max_attempts=2, dead_letter="jobs.dead")
+    await bench.until_rows(lambda rows: [row["group"] for row in rows] == ["jobs.dead", "jobs.dead"])
+    await bench.subscribe(group="jobs.dead")
+    await bench.until_rows(lambda rows: rows == [])

@@ -83,10 +83,9 @@ def rendered(dialect: Dialect, name: str) -> str:
     table = TABLES[name]
     types = dialect.recommended_types(table)
     parts = ["-- ddl\n" + ";\n".join(dialect.ddl(table)) + ";"]
+    make = {"lease": dialect.lease, "row_lock": dialect.row_lock, "advisory": dialect.advisory}[table.form]
     try:
-        statements = (
-            dialect.lease(table, types, DEAD.get(name)) if table.form == "lease" else dialect.row_lock(table, types, DEAD.get(name))
-        )
+        statements = make(table, types, DEAD.get(name))
     except DeclarationError as error:
         return f"-- refused\n-- {error}\n"
     columns = [role for role, column in table.roles().items() if not column.generated]

@@ -14,25 +14,88 @@ CREATE INDEX IF NOT EXISTS "accounts_claim" ON "accounts" ("name", "retry_after"
 INSERT INTO "accounts" ("name", "key", "retry_after", "attempt", "payload") VALUES ($1, $2, $3, $4, $5) RETURNING "id";
 
 -- claim
-SELECT "id", "name", "key", "retry_after", "attempt", "payload", "account" FROM "accounts"
-WHERE TRUE
-  AND "name" = $1
-  AND "retry_after" <= $2
-  AND ("key" IS NULL OR "key"::text <> ALL($3::text[]))
-ORDER BY "retry_after", "id"
-LIMIT $4
-FOR UPDATE SKIP LOCKED;
+WITH near AS MATERIALIZED (
+  SELECT c.* FROM (
+    SELECT "id" AS id
+         , hashtextextended(('account''s-' || COALESCE("account"::text, '')), 0) AS key
+         , "attempt" AS delivered
+    FROM "accounts"
+    WHERE TRUE
+      AND "name" = $1
+      AND "retry_after" <= $2
+      AND ("key" IS NULL OR "key"::text <> ALL($3::text[]))
+    ORDER BY "retry_after", "id"
+    LIMIT 16
+  ) AS c
+  WHERE pg_try_advisory_lock(c.key)
+  LIMIT 1
+),
+far AS MATERIALIZED (
+  SELECT c.* FROM (
+    SELECT n.* FROM (
+    SELECT "id" AS id
+         , hashtextextended(('account''s-' || COALESCE("account"::text, '')), 0) AS key
+         , "attempt" AS delivered
+    FROM "accounts"
+    WHERE TRUE
+      AND "name" = $1
+      AND "retry_after" <= $2
+      AND ("key" IS NULL OR "key"::text <> ALL($3::text[]))
+    ORDER BY "retry_after", "id"
+    OFFSET 0) AS n
+    WHERE NOT EXISTS (SELECT 1 FROM near)
+      AND n.key NOT IN (
+        SELECT (l.classid::bigint << 32) | l.objid::bigint FROM pg_locks AS l
+        WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.granted
+          AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database()))
+    OFFSET 0
+  ) AS c
+  WHERE pg_try_advisory_lock(c.key)
+  LIMIT 1
+),
+got AS (SELECT * FROM near UNION ALL SELECT * FROM far),
+took AS (
+  UPDATE "accounts" AS t
+  SET "payload" = t."payload"
+    , "attempt" = CASE WHEN t."attempt" < 2147483647 THEN t."attempt" + 1 ELSE t."attempt" END
+  FROM got
+  WHERE t."id" = got.id
+    AND t."attempt" = got.delivered
+    AND t."name" = $1
+    AND t."retry_after" <= $2
+  RETURNING t.*
+)
+SELECT got.key, took."id", took."name", took."key", took."retry_after", got.delivered, took."payload", took."account" FROM got LEFT JOIN took ON took."id" = got.id;
+
+-- unlock
+SELECT pg_advisory_unlock($1);
 
 -- finish
-DELETE FROM "accounts" WHERE "id" = $1 RETURNING "id";
+DELETE FROM "accounts"
+WHERE "id" = $1
+  AND "attempt" = $2
+RETURNING "id";
 
 -- nack
 UPDATE "accounts"
-SET "id" = "id"
-  , "attempt" = CASE WHEN "attempt" < 2147483647 THEN "attempt" + 1 ELSE "attempt" END
+SET "payload" = "payload"
   , "retry_after" = COALESCE($1, "retry_after")
 WHERE "id" = $2
+  AND "attempt" = $3
+RETURNING "id";
+
+-- release
+UPDATE "accounts"
+SET "payload" = "payload"
+  , "attempt" = $1
+WHERE "id" = $2
+  AND "attempt" = $3
 RETURNING "id";
 
 -- dead letter
-UPDATE "accounts" SET "name" = $1 WHERE "id" = $2 RETURNING "id";
+UPDATE "accounts"
+SET "name" = $1
+  , "attempt" = $2
+WHERE "id" = $3
+  AND "attempt" = $4
+RETURNING "id";

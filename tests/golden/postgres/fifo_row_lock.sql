@@ -28,7 +28,7 @@ DELETE FROM "steps" WHERE "id" = $1 RETURNING "id";
 
 -- nack
 UPDATE "steps"
-SET "id" = "id"
+SET "payload" = "payload"
   , "attempt" = CASE WHEN "attempt" < 2147483647 THEN "attempt" + 1 ELSE "attempt" END
   , "retry_after" = COALESCE($1, "retry_after")
 WHERE "id" = $2

@@ -25,7 +25,7 @@ DELETE FROM "email_jobs" WHERE "job_id" = $1 RETURNING "job_id";
 
 -- nack
 UPDATE "email_jobs"
-SET "job_id" = "job_id"
+SET "payload" = "payload"
   , "attempt" = CASE WHEN "attempt" < 2147483647 THEN "attempt" + 1 ELSE "attempt" END
   , "retry_after" = COALESCE($1, "retry_after")
 WHERE "job_id" = $2

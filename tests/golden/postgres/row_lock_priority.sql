@@ -54,7 +54,7 @@ DELETE FROM "jobs" WHERE "id" = $1 RETURNING "id";
 
 -- nack
 UPDATE "jobs"
-SET "id" = "id"
+SET "payload" = "payload"
   , "retry_after" = COALESCE($1, "retry_after")
 WHERE "id" = $2
 RETURNING "id";
