@@ -30,7 +30,8 @@ UPDATE {table} AS t
 SET {locked_until} = :expiry@locked_until
   , {attempt} = CASE WHEN t.{attempt} < {attempt_max} THEN t.{attempt} + 1 ELSE t.{attempt} END  --? attempt
 FROM picked
-WHERE t.{id} = picked.id
+WHERE t.{id} = ANY (ARRAY(SELECT id FROM picked))        -- by the ids: a generic plan, which knows no limit, would join the whole table
+  AND t.{id} = picked.id
 RETURNING {before}
 """
 
@@ -91,7 +92,8 @@ UPDATE {table} AS t
 SET {locked_until} = :expiry@locked_until
   , {attempt} = CASE WHEN t.{attempt} < {attempt_max} THEN t.{attempt} + 1 ELSE t.{attempt} END  --? attempt
 FROM picked
-WHERE t.{id} = picked.id
+WHERE t.{id} = ANY (ARRAY(SELECT id FROM picked))        -- by the ids: a generic plan, which knows no limit, would join the whole table
+  AND t.{id} = picked.id
 RETURNING {before}
 """
 

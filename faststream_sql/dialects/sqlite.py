@@ -128,7 +128,7 @@ class SQLite:
         if table.fifo:
             template = sql.CLAIM_SELECT_FIFO
         return SelectThenWrite(
-            compiler.statement("claim", template, claim_index=quote(index or "")),
+            compiler.statement("claim", template),
             (compiler.statement("claim", sql.CLAIM_UPDATE),),
             pack_ids,
         )
@@ -140,7 +140,8 @@ def pack_ids(ids: Sequence[object]) -> str:
 
 
 def _compiler(table: QueueTable, types: ColumnTypes, dead: QueueTable | None = None) -> Compiler:
-    return Compiler(table, types, SPELLING, {"dead_table": SPELLING.qualified(dead)} if dead else {})
+    walk = f"INDEXED BY {quote(types.claim_index)}" if types.claim_index else ""
+    return Compiler(table, types, SPELLING, {"walk": walk, **({"dead_table": SPELLING.qualified(dead)} if dead else {})})
 
 
 def _bury(compiler: Compiler, dead: QueueTable | None, *, select: str = sql.BURY_SELECT, update: str = sql.BURY_UPDATE) -> Plan | None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+# `{walk}` names the index that has the claim's order: left to itself, a planner that has seen ANALYZE may scan the table and
+# sort it. The `+` keeps it from skipping through that index by the time.
 SELECT = """
-SELECT {key} AS held_key, {claimed} FROM {table}
+SELECT {key} AS held_key, {claimed} FROM {table} {walk}
 WHERE {key} NOT IN (SELECT value FROM json_each(:held))
   AND {group} = :group                                   --? group
   AND {processed_at} IS NULL                             --? processed_at
-  AND {retry_after} <= :now@retry_after                  --? retry_after
+  AND {retry_after} <= :now@retry_after                  --? retry_after, !priority
+  AND +{retry_after} <= :now@retry_after                 --? retry_after, priority
   AND ({partition_key} IS NULL OR {partition_key} NOT IN (SELECT value FROM json_each(:busy)))  --? partition_key
 ORDER BY {claim_order}
 LIMIT 1

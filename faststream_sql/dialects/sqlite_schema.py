@@ -40,7 +40,7 @@ def recommended_types(table: QueueTable) -> ColumnTypes:
     roles = table.roles()
     times = {role: TimeCodec(TimeKind.ISO_TEXT) for role in _TIMES if role in roles}
     sql = {role: _RECOMMENDED[role].split(" ", 1)[0] for role in roles if role != "id"}
-    index = index_name(table) if table.priority and table.retry_after else None
+    index = index_name(table)
     return ColumnTypes({"id": _id_type(table), **sql}, times, 2**63 - 1, "binary", "text", _id_form(table), index)
 
 

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 # --- lease -----------------------------------------------------------------------------------------------------------------------------
 
+# `{walk}` names the index that has the claim's order: left to itself, a planner that has seen ANALYZE may scan the table and
+# sort it. The `+` keeps it from skipping through that index by the time.
 CLAIM_SELECT = """
-SELECT {claimed} FROM {table}
+SELECT {claimed} FROM {table} {walk}
 WHERE ({locked_until} IS NULL OR {locked_until} <= :now@locked_until)
   AND {group} = :group                                   --? group
   AND {processed_at} IS NULL                             --? processed_at
-  AND {retry_after} <= :now@retry_after                  --? retry_after
+  AND {retry_after} <= :now@retry_after                  --? retry_after, !priority
+  AND +{retry_after} <= :now@retry_after                 --? retry_after, priority
   AND ({partition_key} IS NULL OR {partition_key} NOT IN (SELECT value FROM json_each(:busy)))  --? partition_key
 ORDER BY {claim_order}
 LIMIT :limit
@@ -37,7 +40,7 @@ WITH RECURSIVE step (priority, n) AS (                   -- the distinct priorit
   FROM step WHERE step.priority IS NOT NULL AND n < 64
 )
 SELECT * FROM (
-  SELECT {claimed_of_t} FROM step CROSS JOIN {table} AS t INDEXED BY {claim_index}
+  SELECT {claimed_of_t} FROM step CROSS JOIN {table} AS t {walk}
   WHERE step.priority IS NOT NULL                        -- the cross join fixes the order: an ORDER BY would sort every row that is due
     AND t.{priority} = step.priority
     AND t.{group} = :group                               --? group
@@ -48,7 +51,7 @@ SELECT * FROM (
   LIMIT :limit)
 UNION ALL
 SELECT * FROM (
-  SELECT {claimed_of_t} FROM step CROSS JOIN {table} AS t INDEXED BY {claim_index}
+  SELECT {claimed_of_t} FROM step CROSS JOIN {table} AS t {walk}
   WHERE step.n = 64                                      -- more than 64 priorities: the rest in one walk
     AND t.{priority} > step.priority
     AND t.{group} = :group                               --? group
@@ -65,7 +68,7 @@ LIMIT :limit
 CLAIM_SELECT_FIFO = """
 SELECT {claimed_of_t} FROM {table} AS t
 WHERE t.{id} = (
-    SELECT h.{id} FROM {table} AS h
+    SELECT h.{id} FROM {table} AS h {walk}
     WHERE h.{group} = :group
       AND h.{processed_at} IS NULL                       --? processed_at
     ORDER BY {claim_order_of_h} LIMIT 1)

@@ -65,7 +65,8 @@ UPDATE "faststream_queue" AS t
 SET "locked_until" = $5
   , "attempt" = CASE WHEN t."attempt" < 2147483647 THEN t."attempt" + 1 ELSE t."attempt" END
 FROM picked
-WHERE t."id" = picked.id
+WHERE t."id" = ANY (ARRAY(SELECT id FROM picked))
+  AND t."id" = picked.id
 RETURNING t."id", t."queue", t."priority", t."retry_after", picked.delivered, picked.was, t."headers", t."payload";
 
 -- renew

@@ -29,7 +29,8 @@ UPDATE "a""b" AS t
 SET "--? x" = $5
   , ":now" = CASE WHEN t.":now" < 2147483647 THEN t.":now" + 1 ELSE t.":now" END
 FROM picked
-WHERE t."select" = picked.id
+WHERE t."select" = ANY (ARRAY(SELECT id FROM picked))
+  AND t."select" = picked.id
 RETURNING t."select", t."ünï %s", t."{id}", picked.delivered, picked.was, t."or`der";
 
 -- renew

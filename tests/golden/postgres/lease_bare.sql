@@ -22,7 +22,8 @@ WITH picked AS MATERIALIZED (
 UPDATE "report_jobs" AS t
 SET "locked_until" = $3
 FROM picked
-WHERE t."id" = picked.id
+WHERE t."id" = ANY (ARRAY(SELECT id FROM picked))
+  AND t."id" = picked.id
 RETURNING t."id", picked.was, t."payload";
 
 -- renew

@@ -32,7 +32,8 @@ UPDATE "work"."jobs" AS t
 SET "locked_until" = $5
   , "attempt" = CASE WHEN t."attempt" < 2147483647 THEN t."attempt" + 1 ELSE t."attempt" END
 FROM picked
-WHERE t."job_id" = picked.id
+WHERE t."job_id" = ANY (ARRAY(SELECT id FROM picked))
+  AND t."job_id" = picked.id
 RETURNING t."job_id", t."name", t."retry_after", picked.delivered, t."processed_at", picked.was, t."payload", t."account";
 
 -- renew

@@ -63,7 +63,8 @@ picked AS MATERIALIZED (
 UPDATE "steps" AS t
 SET "locked_until" = $6
 FROM picked
-WHERE t."id" = picked.id
+WHERE t."id" = ANY (ARRAY(SELECT id FROM picked))
+  AND t."id" = picked.id
 RETURNING t."id", t."name", t."priority", t."key", t."retry_after", picked.was, t."payload";
 
 -- renew

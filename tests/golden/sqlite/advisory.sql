@@ -14,7 +14,7 @@ CREATE INDEX IF NOT EXISTS "accounts_claim" ON "accounts" ("name", "retry_after"
 INSERT INTO "accounts" ("name", "key", "retry_after", "attempt", "payload") VALUES (?1, ?2, ?3, ?4, ?5) RETURNING "id";
 
 -- claim
-SELECT ('account''s-' || COALESCE(CAST("account" AS TEXT), '')) AS held_key, "id", "name", "key", "retry_after", "attempt", "payload", "account" FROM "accounts"
+SELECT ('account''s-' || COALESCE(CAST("account" AS TEXT), '')) AS held_key, "id", "name", "key", "retry_after", "attempt", "payload", "account" FROM "accounts" INDEXED BY "accounts_claim"
 WHERE ('account''s-' || COALESCE(CAST("account" AS TEXT), '')) NOT IN (SELECT value FROM json_each(?1))
   AND "name" = ?2
   AND "retry_after" <= ?3

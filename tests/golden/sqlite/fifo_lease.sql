@@ -16,7 +16,7 @@ INSERT INTO "steps" ("name", "retry_after", "attempt", "locked_until", "payload"
 -- claim
 SELECT t."id", t."name", t."retry_after", t."attempt", t."locked_until", t."payload" FROM "steps" AS t
 WHERE t."id" = (
-    SELECT h."id" FROM "steps" AS h
+    SELECT h."id" FROM "steps" AS h INDEXED BY "steps_claim"
     WHERE h."name" = ?1
     ORDER BY h."retry_after", h."id" LIMIT 1)
   AND (t."locked_until" IS NULL OR t."locked_until" <= ?2)

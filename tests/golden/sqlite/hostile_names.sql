@@ -13,7 +13,7 @@ CREATE INDEX IF NOT EXISTS "a""b_claim" ON "a""b" ("ünï %s", "{id}", "select")
 INSERT INTO "a""b" ("ünï %s", "{id}", ":now", "--? x", "or`der") VALUES (?1, ?2, ?3, ?4, ?5) RETURNING "select";
 
 -- claim
-SELECT "select", "ünï %s", "{id}", ":now", "--? x", "or`der" FROM "a""b"
+SELECT "select", "ünï %s", "{id}", ":now", "--? x", "or`der" FROM "a""b" INDEXED BY "a""b_claim"
 WHERE ("--? x" IS NULL OR "--? x" <= ?1)
   AND "ünï %s" = ?2
   AND "{id}" <= ?3

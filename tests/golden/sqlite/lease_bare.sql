@@ -10,7 +10,7 @@ CREATE INDEX IF NOT EXISTS "report_jobs_claim" ON "report_jobs" ("id");
 INSERT INTO "report_jobs" ("locked_until", "payload") VALUES (?1, ?2) RETURNING "id";
 
 -- claim
-SELECT "id", "locked_until", "payload" FROM "report_jobs"
+SELECT "id", "locked_until", "payload" FROM "report_jobs" INDEXED BY "report_jobs_claim"
 WHERE ("locked_until" IS NULL OR "locked_until" <= ?1)
 ORDER BY "id"
 LIMIT ?2;

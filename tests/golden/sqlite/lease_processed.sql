@@ -15,7 +15,7 @@ CREATE INDEX IF NOT EXISTS "work"."jobs_claim" ON "jobs" ("name", "retry_after",
 INSERT INTO "work"."jobs" ("name", "retry_after", "attempt", "processed_at", "locked_until", "payload") VALUES (?1, ?2, ?3, ?4, ?5, ?6) RETURNING "job_id";
 
 -- claim
-SELECT "job_id", "name", "retry_after", "attempt", "processed_at", "locked_until", "payload", "account" FROM "work"."jobs"
+SELECT "job_id", "name", "retry_after", "attempt", "processed_at", "locked_until", "payload", "account" FROM "work"."jobs" INDEXED BY "jobs_claim"
 WHERE ("locked_until" IS NULL OR "locked_until" <= ?1)
   AND "name" = ?2
   AND "processed_at" IS NULL
