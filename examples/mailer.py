@@ -84,10 +84,10 @@ class Provider:
         return None
 
 
-def service(url: str, *, provider: Provider | None = None, backoff: timedelta = BACKOFF) -> FastStream:
-    """The service on the database that `url` names."""
+def service(url: str, *, provider: Provider | None = None, backoff: timedelta = BACKOFF, access_log: int = logging.INFO) -> FastStream:
+    """The service on the database that `url` names. `access_log` is the level of the two lines that FastStream writes for each message."""
     mails = provider or Provider()
-    broker = SQLBroker(url, tables={"emails": MailJob, "emails.dead": MailJob}, poll_interval=0.2)
+    broker = SQLBroker(url, tables={"emails": MailJob, "emails.dead": MailJob}, poll_interval=0.2, log_level=access_log)
     app = FastStream(broker)
 
     @app.on_startup
@@ -125,7 +125,7 @@ app = service(os.environ.get("MAIL_URL", "sqlite:///mail.db"))
 async def demo(url: str, backoff: timedelta = BACKOFF) -> None:
     """Publish four letters and follow them to their ends."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)-7s %(message)s", datefmt="%H:%M:%S")
-    mailer = service(url, backoff=backoff)
+    mailer = service(url, backoff=backoff, access_log=logging.DEBUG)
     broker = mailer.brokers[0]
 
     @mailer.after_startup

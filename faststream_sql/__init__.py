@@ -42,6 +42,7 @@ if TYPE_CHECKING:
         QueueTable,
         RetryAfter,
     )
+    from faststream_sql.testing import TestSQLBroker
 
 _MODULES = {
     "broker.broker": ("SQLBroker",),
@@ -76,6 +77,7 @@ _MODULES = {
         "QueueTable",
         "RetryAfter",
     ),
+    "testing": ("TestSQLBroker",),
 }
 _WHERE = {name: module for module, names in _MODULES.items() for name in names}
 
@@ -113,6 +115,7 @@ __all__ = (
     "SchemaError",
     "ServerTooOldError",
     "SystemClock",
+    "TestSQLBroker",
 )
 
 
@@ -121,6 +124,8 @@ def __getattr__(name: str) -> Any:
     if module is None:
         msg = f"module {__name__!r} has no attribute {name!r}"
         raise AttributeError(msg)
+    if name == "SQLBroker":  # FastStream looks for a broker's test client among those that were imported (AsyncAPI's "try it out")
+        import_module(f"{__name__}.testing")
     return getattr(import_module(f"{__name__}.{module}"), name)
 
 

@@ -296,12 +296,16 @@ class SQLBroker(SQLRegistrator, BrokerUsecase[Delivery, Engine, SQLBrokerConfig]
         For quickstarts and tests: a service's schema is its migrations'. Connects by itself.
         """
         engine = await self.connect()
+        await engine.create_tables(self.tables())
+
+    def tables(self) -> list[QueueTable]:
+        """The tables that names lead into, that are subscribed to and published into, and that dead letters move to, each once."""
         tables = list(self._routes.tables())
         for subscriber in self._sql_subscribers():
             tables.append(subscriber.table)
             tables += subscriber.dead_letter_tables()
         tables += [publisher.table for publisher in self.publishers if hasattr(publisher, "table")]
-        await engine.create_tables(tables)
+        return list(dict.fromkeys(tables))
 
     # --- publishing ------------------------------------------------------------------------------------------------------------------
 

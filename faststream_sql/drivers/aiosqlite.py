@@ -57,21 +57,30 @@ class AiosqliteConnection:
 
     @property
     def in_transaction(self) -> bool:
-        return bool(self._raw.in_transaction)
+        return self._raw._connection is not None and bool(self._raw._connection.in_transaction)
+
+    @property
+    def _database(self) -> sqlite3.Connection:
+        """The connection of `sqlite3`. Raises ConnectionLostError where it is closed: behind its stop, the thread comes to no work."""
+        if self._raw._connection is None or not self._raw._running:
+            msg = "the connection to the SQLite file is closed"
+            raise ConnectionLostError(msg)
+        database: sqlite3.Connection = self._raw._connection
+        return database
 
     async def fetch(self, text: str, args: Sequence[object] = (), *, timeout: float | None = None) -> list[Row]:
-        return await self._run(partial(_fetch, self._raw._conn, text, args), timeout)
+        return await self._run(partial(_fetch, self._database, text, args), timeout)
 
     async def execute(self, text: str, args: Sequence[object] = (), *, timeout: float | None = None) -> int:
-        return await self._run(partial(_execute, self._raw._conn, text, args), timeout)
+        return await self._run(partial(_execute, self._database, text, args), timeout)
 
     async def script(self, text: str, *, timeout: float | None = None) -> None:
-        await self._run(partial(_script, self._raw._conn, text), timeout)
+        await self._run(partial(_script, self._database, text), timeout)
 
     async def select_then_write(
         self, select: Query, write: Callable[[list[Row]], Sequence[Query]], *, timeout: float | None = None
     ) -> list[Row]:
-        return await self._run(partial(_select_then_write, self._raw._conn, select, write), timeout)
+        return await self._run(partial(_select_then_write, self._database, select, write), timeout)
 
     async def begin(self, isolation: str | None = None) -> None:
         await self.execute("BEGIN IMMEDIATE")  # a transaction that reads first cannot wait for the write lock later
@@ -83,7 +92,7 @@ class AiosqliteConnection:
         await self.execute("ROLLBACK")
 
     async def prepare(self, text: str) -> None:
-        await self._run(partial(_prepare, self._raw._conn, text), None)
+        await self._run(partial(_prepare, self._database, text), None)
 
     async def columns(self, table: str, schema: str | None) -> list[ColumnFacts]:
         rows = await self.fetch(
@@ -108,9 +117,6 @@ class AiosqliteConnection:
         The thread's queue is aiosqlite's own, private and pinned by version: through its public methods a transaction of three statements
         would cost three hops, with the write lock held in between.
         """
-        if self._raw._connection is None:
-            msg = "the connection to the SQLite file is closed"
-            raise ConnectionLostError(msg)
         seconds = self._timeout if timeout is None else min(timeout, self._timeout)
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
@@ -127,7 +133,7 @@ class AiosqliteConnection:
             raise ConnectionLostError(msg) from error
         except sqlite3.Error as error:
             raise mapped(error) from error
-        except OverflowError as error:
+        except (OverflowError, UnicodeError) as error:
             raise mapped(sqlite3.DataError(str(error))) from error
         finally:
             timer.cancel()
@@ -136,9 +142,11 @@ class AiosqliteConnection:
         """Interrupt work that nobody waits for any more, let it end, and undo what it left open. The thread takes one thing at a time."""
         if self._owned:
             self.broken = True
-        self._raw._conn.interrupt()
+        _interrupt(self._raw)
+        if not self._raw._running:
+            return  # it is being closed, which rolls back
         ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._raw._tx.put_nowait((ended, partial(_roll_back, self._raw._conn) if self._owned else _nothing))
+        self._raw._tx.put_nowait((ended, partial(_roll_back, self._database) if self._owned else _nothing))
         await asyncio.wait({ended}, timeout=self._timeout)
         if ended.done() and ended.exception() is not None:
             log.debug("what an interrupted statement left open could not be rolled back: %r", ended.exception())
@@ -282,7 +290,7 @@ class AiosqlitePool:
         raw._thread.daemon = True  # aiosqlite's thread would keep a process alive that never got to close it
         failure: UnavailableError
         try:
-            await _finish(raw)
+            await _open(raw)
             connection = AiosqliteConnection(raw, self._command_timeout)
             await _set_up(connection, self._url, options)
         except asyncio.CancelledError:
@@ -332,12 +340,30 @@ class AiosqlitePool:
         return AiosqliteConnection(raw, self._command_timeout, owned=False)
 
 
-async def _finish(raw: Any) -> None:
-    await raw
+async def _open(raw: Any) -> None:
+    """Start the thread and connect in it. By aiosqlite's own way, a connect that fails leaves a thread that nobody can wait for."""
+
+    def connect() -> None:
+        raw._connection = raw._connector()
+
+    opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    raw._thread.start()
+    raw._tx.put_nowait((opened, connect))
+    await opened
+
+
+def _interrupt(raw: Any) -> None:
+    """Have the statement that runs end with an error. A wait for the write lock is not cut short by it."""
+    try:
+        if raw._connection is not None:
+            raw._connection.interrupt()
+    except sqlite3.Error as error:  # its thread closed it in this moment
+        log.debug("there was nothing to interrupt: %r", error)
 
 
 async def _stop(raw: Any) -> None:
     """Close a connection and end its thread, whatever state it is in; waits for a moment only."""
+    _interrupt(raw)
     future = raw.stop()
     if future is not None:
         await asyncio.wait({future}, timeout=1.0)

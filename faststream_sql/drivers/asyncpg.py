@@ -262,7 +262,7 @@ class AsyncpgPool:
 
     async def _dial(self) -> Any:
         """A frame of its own for what holds the password: a report that shows the locals of an error's frames never sees it."""
-        raw = await asyncpg.connect(**self._cache, **_connect_arguments(self._url, self._tls), command_timeout=self._command_timeout)
+        raw = await asyncpg.connect(**{**self._cache, **_connect_arguments(self._url, self._tls)}, command_timeout=self._command_timeout)
         await self._keep_alive(raw)
         return raw
 
@@ -283,13 +283,15 @@ class AsyncpgPool:
         if not isinstance(connection, AsyncpgConnection) or connection.entered is None:
             return
         entered, connection.entered = connection.entered, None
+        clean = False
         try:
-            if not await self._is_clean(connection) or not self._open:
+            clean = await self._is_clean(connection) and self._open
+        finally:
+            if clean:
+                self._idle.append(connection)
+            else:
                 self._all.discard(connection)
                 connection.terminate()
-            else:
-                self._idle.append(connection)
-        finally:
             self._gate.leave(*entered)
             self._returned.set()
 
@@ -311,24 +313,26 @@ class AsyncpgPool:
         idle, self._idle = self._idle, []
         loop = asyncio.get_running_loop()
         ends = loop.time() + timeout
-        await asyncio.gather(*(self._close_one(connection, timeout) for connection in idle))
-        while self._all and loop.time() < ends:
-            self._returned.clear()
-            try:
-                await asyncio.wait_for(self._returned.wait(), ends - loop.time())
-            except (TimeoutError, asyncio.TimeoutError):
-                break
-        for connection in self._all:
-            connection.terminate()
-        self._all.clear()
+        try:
+            await asyncio.gather(*(self._close_one(connection, timeout) for connection in idle))
+            while self._all and loop.time() < ends:
+                self._returned.clear()
+                try:
+                    await asyncio.wait_for(self._returned.wait(), ends - loop.time())
+                except (TimeoutError, asyncio.TimeoutError):
+                    break
+        finally:
+            for connection in self._all:
+                connection.terminate()
+            self._all.clear()
 
     async def _close_one(self, connection: AsyncpgConnection, timeout: float) -> None:
-        self._all.discard(connection)
         try:
             await asyncio.wait_for(connection.raw.close(), max(timeout, 0.1))
         except Exception as error:
             log.debug("a connection did not close in time and is cut off: %r", error)
             connection.terminate()
+        self._all.discard(connection)
 
     async def listener(self, heard: Callable[[str, str], None]) -> Listener | None:
         connection = await self._connect()

@@ -29,6 +29,7 @@ class Pair:
 
 PAIRS = [
     Pair("memory", "lease"),
+    Pair("memory", "row_lock"),
     Pair("sqlite", "lease"),
     Pair("postgres", "lease"),
     Pair("postgres", "row_lock"),

@@ -29,7 +29,7 @@ MakeBench = Callable[..., Awaitable[Bench]]
 async def bench(make_bench: MakeBench) -> AsyncIterator[Bench]:
     opened = await make_bench(pool={"size": 4, "command_timeout": 5.0})
     yield opened
-    assert opened.pool._gate.in_use == 0, opened.pool._gate.holders()  # type: ignore[attr-defined]
+    assert opened.pool._gate.in_use == 0, opened.pool._gate.holders()
 
 
 async def form_of(bench: Bench) -> Form:

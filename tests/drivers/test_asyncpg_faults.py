@@ -19,6 +19,7 @@ from faststream_sql.drivers import open_pool
 from faststream_sql.drivers.base import Pool, Use
 from faststream_sql.drivers.url import parse_url
 from faststream_sql.errors import ClosedError, ConnectionLostError, PoolTimeoutError, UnavailableError
+from tests.cancellation import Moment, cancelled_at
 from tests.fault_proxy import FaultProxy, fault_proxy, silent_server
 from tests.servers import PrivatePostgres, ServerUnavailableError, skip_without
 
@@ -324,3 +325,30 @@ async def test_the_server_watches_over_sessions(postgres_url: str) -> None:
             ((*found,),) = await connection.fetch(f"SELECT {text}")
         await pool.close(1.0)
         assert found == expected
+
+
+@pytest.mark.parametrize("moment", ["waiting", "woken"])
+async def test_a_release_that_is_cancelled_leaves_nothing_behind(postgres_url: str, moment: Moment) -> None:
+    pool = pool_of(postgres_url, size=1, command_timeout=10.0)
+    await pool.open()
+    for place in (1, 2):
+        connection = await pool.acquire(Use.STATEMENT, "test")
+        await connection.begin()
+        reached, _ = await cancelled_at(pool.release(connection), place, moment)
+        async with within(0.0), pool.connection(Use.STATEMENT, "test") as other:
+            assert not other.in_transaction
+            if reached:
+                assert other is not connection
+    await pool.close(1.0)
+
+
+@pytest.mark.parametrize("moment", ["waiting", "woken"])
+async def test_a_close_that_is_cancelled_leaves_no_session(postgres_url: str, moment: Moment) -> None:
+    """The fixture looks for sessions that are left."""
+    for place in range(1, 8):
+        pool = pool_of(postgres_url)
+        await pool.open()
+        connections = [await pool.acquire(Use.STATEMENT, "test") for _ in range(2)]
+        await pool.release(connections[0])
+        await cancelled_at(pool.close(0.01), place, moment)
+        await pool.release(connections[1])

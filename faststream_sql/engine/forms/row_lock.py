@@ -162,16 +162,27 @@ class RowLockForm:
         """Roll back: the rows are free at once, and no attempt was counted."""
         for delivery in deliveries:
             self._let_go_of_key(delivery)
-            if delivery not in self._held:
-                continue
-            self._held.discard(delivery)
-            connection: Connection = delivery.hold
-            try:
-                await connection.rollback()
-            except DatabaseError as error:
-                self._context.log(logging.DEBUG, f"the session of row {delivery.row_id!r} is gone, and its lock with it", error)
-            await self._context.pool.release(connection)
+        held = [delivery for delivery in deliveries if delivery in self._held]
+        self._held.difference_update(held)
+        left: list[Connection] = [delivery.hold for delivery in held]
+        try:
+            while left:
+                await self._give_back(left.pop())
+        finally:
+            for connection in left:  # cancelled, by a stop that waits no longer: the sessions are cut off, which rolls back too
+                connection.broken = True
+                await self._context.pool.release(connection)
+        if held:
             self._context.due(self._context.group, None)
+
+    async def _give_back(self, connection: Connection) -> None:
+        """Roll back, and give the connection to the pool whatever comes of that."""
+        try:
+            await connection.rollback()
+        except DatabaseError as error:
+            self._context.log(logging.DEBUG, f"a session of {self._context.name!r} was gone when it was given back", error)
+        finally:
+            await self._context.pool.release(connection)
 
     async def renew(self) -> None:
         """Nothing to do: the transaction holds the row."""
@@ -179,12 +190,7 @@ class RowLockForm:
     async def rest(self) -> None:
         """No worker is about to claim: connections that wait in an empty transaction go back to the pool."""
         while self._warm:
-            connection = self._warm.pop()
-            try:
-                await connection.rollback()
-            except DatabaseError as error:
-                self._context.log(logging.DEBUG, "an idle session was gone when it was given back", error)
-            await self._context.pool.release(connection)
+            await self._give_back(self._warm.pop())
 
     async def close(self) -> None:
         self._closing = True
