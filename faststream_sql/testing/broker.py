@@ -199,6 +199,9 @@ class TestSQLBroker(RowsOfTest, TestBroker[SQLBroker, EnterType], broker=SQLBrok
     @override
     def _fake_start(self, broker: SQLBroker, *args: Any, **kwargs: Any) -> None:
         super()._fake_start(broker, *args, **kwargs)
+        if self.with_real:
+            for subscriber in broker.subscribers:
+                subscriber.running = False  # the real start is still to come, and leaves alone those that run
         for hands in self._hands.values():
             for hand in hands.subscribers():
                 run_now(hand.open())  # what a start refuses, it refuses here

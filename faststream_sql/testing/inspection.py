@@ -13,7 +13,7 @@ from faststream_sql.engine import Clock, Engine, EngineSettings
 from faststream_sql.errors import ClosedError, NoRouteError
 from faststream_sql.table import Inbox, QueueTable
 from faststream_sql.testing.hands import Hands, reads
-from faststream_sql.testing.rows import by_column, insert_row, next_due, read_rows, run_elsewhere, run_now
+from faststream_sql.testing.rows import by_column, dues, insert_row, read_rows, run_elsewhere, run_now
 
 
 class RowsOfTest:
@@ -38,9 +38,9 @@ class RowsOfTest:
         for broker in self.brokers:
             for subscriber in self._subscribers(broker):
                 table = subscriber.table
-                for row in self._read(broker, table):
-                    if reads(subscriber, table, row.get("group")) and (due := next_due(table, row, now)) is not None:
-                        found.append(max(due, self._pause_of(subscriber) or due))
+                rows = [row for row in self._read(broker, table) if reads(subscriber, table, row.get("group"))]
+                pause = self._pause_of(subscriber)
+                found += [due if pause is None else max(due, pause) for due in dues(table, rows, now)]
         return found
 
     def _pause_of(self, subscriber: SQLSubscriber) -> datetime | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from datetime import datetime
 from typing import Any, TypeVar
 from uuid import UUID
@@ -118,12 +118,17 @@ def by_column(table: QueueTable, row: Mapping[str, Any]) -> dict[str, Any]:
     return {roles[name].name if name in roles else name: value for name, value in row.items()}
 
 
-def next_due(table: QueueTable, row: Mapping[str, Any], now: datetime) -> datetime | None:
-    """When a row of `read_rows` may be claimed: now, later, or never (None)."""
-    if table.processed_at and row["processed_at"] is not None:
-        return None
-    moments = [row[role] for role in ("retry_after", "locked_until") if role in row and row[role] is not None]
-    latest: datetime = max([now, *moments])
+def dues(table: QueueTable, rows: Sequence[Mapping[str, Any]], now: datetime) -> list[datetime]:
+    """When rows of `read_rows`, all of one queue, may be claimed: now, or later. Of a FIFO group only the head may."""
+    waiting = [row for row in rows if not (table.processed_at and row["processed_at"] is not None)]
+    if table.fifo and waiting:
+        leased = [row["locked_until"] for row in waiting if table.locked_until and row["locked_until"] is not None]
+        return [max([_due(waiting[0], now), *leased])]
+    return [_due(row, now) for row in waiting]
+
+
+def _due(row: Mapping[str, Any], now: datetime) -> datetime:
+    latest: datetime = max([now, *(row[role] for role in ("retry_after", "locked_until") if row.get(role) is not None)])
     return latest
 
 

@@ -1,0 +1,127 @@
+"""Sessions of Postgres that are ended, or whose statements are cancelled, from outside."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import asyncpg
+import pytest
+
+from faststream_sql.engine import Ack, Delivery
+from faststream_sql.errors import LeaseLostError, SQLBrokerError
+from tests.conformance.bench import PATIENCE_SECONDS, Bench
+
+MakeBench = Callable[..., Awaitable[Bench]]
+
+pytestmark = pytest.mark.databases("postgres")
+
+OURS = "datname = current_database() AND application_name = 'faststream_sql'"
+
+
+@pytest.fixture
+async def administrator(postgres_url: str) -> AsyncIterator[asyncpg.Connection]:
+    connection = await asyncpg.connect(postgres_url, server_settings={"application_name": "administrator"})
+    yield connection
+    await connection.close()
+
+
+async def end_all(administrator: asyncpg.Connection) -> int:
+    return len(await administrator.fetch(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {OURS}"))
+
+
+async def waiting_for_a_lock(administrator: asyncpg.Connection) -> int:
+    """The pid of a session of ours that waits for a lock."""
+    deadline = asyncio.get_running_loop().time() + PATIENCE_SECONDS
+    while (pid := await administrator.fetchval(f"SELECT pid FROM pg_stat_activity WHERE {OURS} AND wait_event_type = 'Lock'")) is None:
+        assert asyncio.get_running_loop().time() < deadline
+        await asyncio.sleep(0.005)
+    return int(pid)
+
+
+async def test_idle_sessions_that_are_ended_cost_nothing(bench: Bench, administrator: asyncpg.Connection) -> None:
+    await bench.subscribe(max_workers=2)
+    for turn in range(1, 6):
+        await bench.publish(b"one")
+        await bench.until(lambda turn=turn: len(bench.seen) == turn)
+        await bench.until_rows(lambda rows: rows == [])
+        await end_all(administrator)
+    assert bench.seen == [(b"one", 1)] * 5
+
+
+async def test_sessions_in_use_that_are_ended(bench: Bench, administrator: asyncpg.Connection) -> None:
+    """A lease is kept in the row, and does not mind. A lock ends with its session: the delivery is told, and its row is run again."""
+    entered, leave = asyncio.Event(), asyncio.Event()
+    errors: list[Exception] = []
+
+    async def first_hangs(delivery: Delivery) -> None:
+        if len(bench.deliveries) == 1:
+            entered.set()
+            await leave.wait()
+        try:
+            await delivery.settle(Ack())
+        except SQLBrokerError as error:
+            errors.append(error)
+
+    await bench.publish(b"one")
+    await bench.subscribe(first_hangs, max_workers=2)
+    await asyncio.wait_for(entered.wait(), PATIENCE_SECONDS)
+    assert await end_all(administrator)
+    if bench.table.form == "lease":
+        leave.set()
+        await bench.until_rows(lambda rows: rows == [])
+        assert (bench.seen, errors) == ([(b"one", 1)], [])
+        return
+    await bench.until(lambda: len(bench.deliveries) == 2)
+    await bench.until_rows(lambda rows: rows == [])
+    leave.set()
+    await bench.until(lambda: bool(errors))
+    assert [type(error) for error in errors] == [LeaseLostError]
+    assert bench.lost == [bench.deliveries[0]]
+    assert bench.seen == [(b"one", 1), (b"one", 1 if bench.table.form == "row_lock" else 2)]
+
+
+async def test_a_claim_that_is_cancelled_on_the_server(bench: Bench, administrator: asyncpg.Connection) -> None:
+    await bench.publish(b"one")
+    await administrator.execute("BEGIN; LOCK TABLE jobs IN EXCLUSIVE MODE")
+    started = asyncio.create_task(bench.subscribe())
+    for _ in range(3):
+        assert await administrator.fetchval("SELECT pg_cancel_backend($1)", await waiting_for_a_lock(administrator))
+    await administrator.execute("COMMIT")
+    await started
+    await bench.until_rows(lambda rows: rows == [])
+    assert bench.seen == [(b"one", 1)]
+
+
+async def test_a_settlement_that_is_cancelled_on_the_server(bench: Bench, administrator: asyncpg.Connection) -> None:
+    await bench.sql(
+        "CREATE FUNCTION hold_up() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_advisory_xact_lock(7); RETURN OLD; END';"
+        "CREATE TRIGGER holds_up BEFORE DELETE ON jobs FOR EACH ROW EXECUTE FUNCTION hold_up()"
+    )
+    await administrator.execute("SELECT pg_advisory_lock(7)")
+    await bench.publish(b"one")
+    await bench.subscribe()
+    assert await administrator.fetchval("SELECT pg_cancel_backend($1)", await waiting_for_a_lock(administrator))
+    await administrator.execute("SELECT pg_advisory_unlock(7)")
+    await bench.until_rows(lambda rows: rows == [])
+    assert bench.seen in ([(b"one", 1)], [(b"one", 1), (b"one", 1)], [(b"one", 1), (b"one", 2)])
+
+
+@pytest.mark.forms("row_lock", "advisory")
+async def test_a_pool_of_two_and_many_subscriptions_never_deadlock(make_bench: MakeBench) -> None:
+    """Handlers publish and read while their deliveries hold connections: the last connection is never a delivery's."""
+    bench = await make_bench(pool={"size": 2})
+    groups = ["a", "b", "c", "d"]
+
+    async def pass_on(delivery: Delivery) -> None:
+        at = groups.index(str(delivery.group))
+        if at + 1 < len(groups):
+            await asyncio.gather(*(bench.publish(b"next", group=groups[at + 1]) for _ in range(2)))
+        await delivery.settle(Ack())
+
+    for group in groups:
+        await bench.subscribe(pass_on, group=group, max_workers=3)
+    await bench.publish(b"first", b"first", group="a")
+    await bench.until(lambda: len(bench.deliveries) == 2 + 4 + 8 + 16)
+    await bench.until_rows(lambda rows: rows == [])
+    assert [text for level, text in bench.logged if level > 30] == []
