@@ -134,7 +134,7 @@ class SQLBroker(SQLRegistrator, BrokerUsecase[Delivery, Engine, SQLBrokerConfig]
             protocol_version: the version of that.
             description: the server's description there.
             tags: its tags there.
-            security: its security scheme there.
+            security: `BaseSecurity` or `SASLPlaintext`: how to log in to a server, and by which TLS.
             logger: None for silence.
             log_level: of the two records that each message writes.
             apply_types: whether FastDepends casts what handlers take.
@@ -148,7 +148,9 @@ class SQLBroker(SQLRegistrator, BrokerUsecase[Delivery, Engine, SQLBrokerConfig]
         if pool_size < 1:
             msg = f"pool_size={pool_size!r} cannot be: give 1 or more"
             raise DeclarationError(msg)
-        self._source = DatabaseSource(url, size=pool_size, acquire_timeout=float(acquire_timeout), command_timeout=float(command_timeout))
+        self._source = DatabaseSource(
+            url, size=pool_size, acquire_timeout=float(acquire_timeout), command_timeout=float(command_timeout), security=security
+        )
         self._settings = EngineSettings(
             lease_seconds=lease_seconds(lease),
             poll_seconds=poll_seconds(poll_interval),
@@ -158,7 +160,7 @@ class SQLBroker(SQLRegistrator, BrokerUsecase[Delivery, Engine, SQLBrokerConfig]
         )
         self._on_lease_lost = on_lease_lost
         self._routes = Routes(table, tables)
-        self._connecting = asyncio.Lock()
+        self._connecting: tuple[asyncio.AbstractEventLoop, asyncio.Lock] | None = None
         self._stopped = False
         self._rows = producer = SQLProducer(routes=self._routes, engine=self.connect, parser=parser, decoder=decoder)
         super().__init__(
@@ -217,7 +219,10 @@ class SQLBroker(SQLRegistrator, BrokerUsecase[Delivery, Engine, SQLBrokerConfig]
     @override
     async def connect(self) -> Engine:
         """Open the pool, once. Raises UnavailableError, with no credential in it, where the database cannot be reached."""
-        async with self._connecting:
+        loop = asyncio.get_running_loop()
+        if self._connecting is None or self._connecting[0] is not loop:  # a broker may live through several loops, one after the other
+            self._connecting = (loop, asyncio.Lock())
+        async with self._connecting[1]:
             return await super().connect()
 
     @override

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from faststream.security import BaseSecurity
+
+from faststream_sql.broker.security import apply_security
 from faststream_sql.drivers import open_pool, service_pool
 from faststream_sql.drivers.base import Pool
 from faststream_sql.drivers.url import DatabaseURL, parse_url, redact_url
@@ -17,7 +20,9 @@ class DatabaseSource:
         DeclarationError: the URL cannot be read, or what was given is neither a URL nor a pool that is known.
     """
 
-    def __init__(self, given: Any, *, size: int, acquire_timeout: float, command_timeout: float) -> None:
+    def __init__(
+        self, given: Any, *, size: int, acquire_timeout: float, command_timeout: float, security: BaseSecurity | None = None
+    ) -> None:
         self._url: DatabaseURL | None = None
         self._service: Any = None
         if isinstance(given, DatabaseURL):
@@ -29,6 +34,7 @@ class DatabaseSource:
             self.protocol = _protocol_of(given)
         if self._url is not None:
             self.protocol = self._url.backend
+        self._url, self._tls = apply_security(self._url, security)
         self._size = size
         self._acquire_timeout = acquire_timeout
         self._command_timeout = command_timeout
@@ -40,7 +46,9 @@ class DatabaseSource:
         """A pool, not yet open: the broker's own, or one around the service's."""
         if self._url is None:
             return service_pool(self._service, acquire_timeout=self._acquire_timeout)
-        return open_pool(self._url, size=self._size, acquire_timeout=self._acquire_timeout, command_timeout=self._command_timeout)
+        return open_pool(
+            self._url, size=self._size, acquire_timeout=self._acquire_timeout, command_timeout=self._command_timeout, tls=self._tls
+        )
 
     def specification_url(self, asked: str | None) -> str:
         """The server's URL for documents: rebuilt from what may be shown, also where the service gave one of its own."""

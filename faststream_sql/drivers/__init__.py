@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from typing import Any
 
 from faststream_sql.drivers.base import Pool
@@ -9,8 +10,8 @@ from faststream_sql.drivers.url import DatabaseURL
 from faststream_sql.errors import DeclarationError
 
 
-def open_pool(url: DatabaseURL, *, size: int, acquire_timeout: float, command_timeout: float) -> Pool:
-    """A pool for the URL, not yet connected. Times are in seconds.
+def open_pool(url: DatabaseURL, *, size: int, acquire_timeout: float, command_timeout: float, tls: ssl.SSLContext | None = None) -> Pool:
+    """A pool for the URL, not yet connected. Times are in seconds; a `tls` context takes the place of the URL's own options.
 
     Raises DeclarationError, naming what to install, where the driver's library is missing.
     """
@@ -20,7 +21,7 @@ def open_pool(url: DatabaseURL, *, size: int, acquire_timeout: float, command_ti
             case "postgresql":
                 from faststream_sql.drivers.asyncpg import AsyncpgPool
 
-                return AsyncpgPool(url, size=size, acquire_timeout=acquire_timeout, command_timeout=command_timeout)
+                return AsyncpgPool(url, size=size, acquire_timeout=acquire_timeout, command_timeout=command_timeout, tls=tls)
             case "sqlite":
                 from faststream_sql.drivers.aiosqlite import AiosqlitePool
 

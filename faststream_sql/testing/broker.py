@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from datetime import timedelta
 from functools import partial
 from itertools import chain
+from random import Random
 from typing import Any, overload
 from unittest import mock
 
@@ -16,7 +17,7 @@ from typing_extensions import TypeVar, override
 from faststream_sql.broker._faststream import TestBroker
 from faststream_sql.broker.broker import SQLBroker
 from faststream_sql.broker.subscriber import SQLSubscriber
-from faststream_sql.engine import Clock, EngineSettings
+from faststream_sql.engine import Clock, EngineSettings, backoff
 from faststream_sql.errors import DeclarationError
 from faststream_sql.testing.clock import FakeClock
 from faststream_sql.testing.hands import Hands, in_delivery, reads
@@ -147,6 +148,7 @@ class TestSQLBroker(RowsOfTest, TestBroker[SQLBroker, EnterType], broker=SQLBrok
             if self._fake_clock is not None:
                 self._time = stack.enter_context(self._fake_clock.on_loop())
                 stack.callback(setattr, self, "_time", None)
+                stack.enter_context(mock.patch.object(backoff, "random", Random(0)))  # jitter, the same on every run
             for broker in self.brokers:
                 self._replace_parts(stack, broker)
             stack.push_async_callback(self._close)

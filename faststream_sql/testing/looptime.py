@@ -50,6 +50,7 @@ class LoopTime:
         self._loop = loop
         self._selector = selector
         self._select = selector.select
+        self._resolution: float = vars(loop)["_clock_resolution"]
         self._run_in_executor: Callable[..., asyncio.Future[Any]] = loop.run_in_executor
         self._limiter: CapacityLimiter = current_default_thread_limiter()
         self._users = 0
@@ -199,8 +200,8 @@ class LoopTime:
     def _wait(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         """In the place of the selector's `select`: the loop asks what happened, and how long it may wait for it."""
         events = self._select(0)
-        if events or (timeout is not None and timeout <= 0):
-            return events
+        if events or (timeout is not None and timeout <= self._resolution):
+            return events  # a timer that is due within the resolution is one that the loop runs now
         if self._thread_works():
             return self._select(THREAD_SECONDS)
         sockets = len(self._selector.get_map()) > 1  # one is the loop's own, by which threads and signals wake it

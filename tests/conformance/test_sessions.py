@@ -27,7 +27,11 @@ async def administrator(postgres_url: str) -> AsyncIterator[asyncpg.Connection]:
 
 
 async def end_all(administrator: asyncpg.Connection) -> int:
-    return len(await administrator.fetch(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {OURS}"))
+    """End every session of ours; returns when they are gone and our end has seen it."""
+    ended = await administrator.fetch(f"SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE {OURS}")
+    for _ in range(10):
+        await asyncio.sleep(0.001)
+    return len(ended)
 
 
 async def waiting_for_a_lock(administrator: asyncpg.Connection) -> int:
@@ -36,6 +40,7 @@ async def waiting_for_a_lock(administrator: asyncpg.Connection) -> int:
     while (pid := await administrator.fetchval(f"SELECT pid FROM pg_stat_activity WHERE {OURS} AND wait_event_type = 'Lock'")) is None:
         assert asyncio.get_running_loop().time() < deadline
         await asyncio.sleep(0.005)
+        await administrator.execute("SELECT pg_stat_clear_snapshot()")  # inside a transaction it would see the same for ever
     return int(pid)
 
 

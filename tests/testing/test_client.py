@@ -43,7 +43,7 @@ async def test_errors_come_out_of_publish_and_the_row_is_tried_again() -> None:
     async def handler(body: int) -> None:
         raise ZeroDivisionError
 
-    @broker.subscriber("exit")
+    @broker.subscriber("exit", backoff=6)
     async def leave(body: int) -> None:
         raise SystemExit
 
@@ -61,7 +61,7 @@ async def test_errors_come_out_of_publish_and_the_row_is_tried_again() -> None:
             await br.publish(1, "exit")
         with pytest.raises(asyncio.CancelledError):
             await br.publish(1, "cancel")
-        assert [row["attempt"] for row in test.rows()] == [2, 2, 2, 2] or len(test.rows()) == 4
+        assert [row["attempt"] for row in test.rows()] == [2, 2, 2, 2]
         with pytest.raises(ZeroDivisionError):
             await br.publish_batch(1, 2, queue="q")
         assert len(test.rows("q")) == 4

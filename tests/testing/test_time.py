@@ -14,7 +14,7 @@ import pytest
 from faststream import Context, Depends
 from faststream.exceptions import NackMessage
 
-from faststream_sql import SQLBroker
+from faststream_sql import ExponentialBackoff, SQLBroker
 from faststream_sql.annotations import AttemptNumber, CurrentClock
 from faststream_sql.errors import DeclarationError
 from faststream_sql.testing import FakeClock, TestSQLBroker
@@ -332,7 +332,7 @@ async def test_the_same_test_is_the_same_every_time() -> None:
         broker, log = SQLBroker(SERVER, table=MailJob), list[object]()
 
         def subscribe(queue: str, delay: float) -> None:
-            @broker.subscriber(queue, max_attempts=4, dead_letter=f"{queue}.dead", backoff=delay)
+            @broker.subscriber(queue, max_attempts=4, dead_letter=f"{queue}.dead", backoff=ExponentialBackoff(delay))
             async def handler(body: str, attempt: AttemptNumber) -> None:
                 log.append((queue, body, attempt, test.clock.monotonic()))
                 await asyncio.sleep(delay / 7)
