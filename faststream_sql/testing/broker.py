@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import weakref
 from collections.abc import AsyncGenerator, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
 from datetime import timedelta
 from functools import partial
 from itertools import chain
 from random import Random
-from typing import Any, overload
+from typing import Any, ClassVar, overload
 from unittest import mock
+from weakref import WeakKeyDictionary
 
-from typing_extensions import TypeVar, override
+from typing_extensions import Self, TypeVar, override
 
 from faststream_sql.broker._faststream import TestBroker
 from faststream_sql.broker.broker import SQLBroker
@@ -181,15 +183,17 @@ class TestSQLBroker(RowsOfTest, TestBroker[SQLBroker, EnterType], broker=SQLBrok
     async def _dry_run(self, stack: AsyncExitStack) -> None:
         """On a broker that runs (AsyncAPI's "try it out" comes so): what this task publishes is handled in memory, in real time.
 
-        Nothing of the broker is replaced: its subscribers go on, and what everybody else publishes is real. There are no mocks.
+        The broker's subscribers go on, and what everybody else publishes is real.
         """
         stack.push_async_callback(self._close)
         for broker in self.brokers:
+            live = stack.enter_context(LiveBroker.of(broker).under(self))
             hands = self._hands.setdefault(database_of(broker), Hands(MemoryPool(), broker.clock))
+            hands.fakes = live.fakes
             engine = hands.engine(settings=EngineSettings(), log=partial(_say, broker))
             hands.add(broker, engine)
             await engine.open()
-            stack.enter_context(TaskProducer.dry_run(config_of(broker), DryRunProducer(broker, hands)))
+            stack.enter_context(live.producer.serving(DryRunProducer(broker, hands)))
 
     @override
     async def _fake_connect(self, broker: SQLBroker, *args: Any, **kwargs: Any) -> Any:
@@ -208,6 +212,21 @@ class TestSQLBroker(RowsOfTest, TestBroker[SQLBroker, EnterType], broker=SQLBrok
             for hand in hands.subscribers():
                 run_now(hand.open())  # what a start refuses, it refuses here
 
+    def give_mocks_to_live(self, broker: SQLBroker) -> list[Any]:
+        """Put mocks on the handlers and publishers of a broker that runs. Returns the stand-ins, which do not run."""
+        running = {subscriber: subscriber.running for subscriber in broker.subscribers}
+        super()._fake_start(broker)
+        for subscriber in broker.subscribers:
+            subscriber.running = running.get(subscriber, False)
+        return list(self._fake_subscribers)
+
+    def take_mocks_from_live(self, broker: SQLBroker) -> None:
+        """Undo `give_mocks_to_live`; who ran goes on."""
+        running = {subscriber: subscriber.running for subscriber in broker.subscribers}
+        self._fake_close(broker)
+        for subscriber in broker.subscribers:
+            subscriber.running = running.get(subscriber, False)
+
     @override
     @contextmanager
     def _patch_producer(self, broker: SQLBroker) -> Iterator[None]:
@@ -223,9 +242,58 @@ class TestSQLBroker(RowsOfTest, TestBroker[SQLBroker, EnterType], broker=SQLBrok
         return broker.subscriber(publisher.queue, table=publisher.table, persistent=False), False
 
 
+class LiveBroker:
+    """A broker that runs while test clients try it out. The first of them puts the test's parts in, the last one takes them out."""
+
+    _known: ClassVar[WeakKeyDictionary[SQLBroker, LiveBroker]] = WeakKeyDictionary()
+
+    def __init__(self, broker: SQLBroker) -> None:
+        self._broker = weakref.ref(broker)
+        self._users = 0
+        self._parts = ExitStack()
+        self.producer = TaskProducer(config_of(broker).producer)
+        self.fakes: list[Any] = []
+        """The stand-ins for the subscribers of other services."""
+
+    @classmethod
+    def of(cls, broker: SQLBroker) -> LiveBroker:
+        """The one of a broker."""
+        found = cls._known.get(broker)
+        if found is None:
+            found = cls._known[broker] = cls(broker)
+        return found
+
+    @contextmanager
+    def under(self, test: TestSQLBroker[Any]) -> Iterator[Self]:
+        """One more test client, for the span of a `with`."""
+        broker = self._broker()
+        if broker is None:
+            msg = "the broker is gone"
+            raise ReferenceError(msg)
+        self._users += 1
+        try:
+            if self._users == 1:
+                self._put_in(broker, test)
+            yield self
+        finally:
+            self._users -= 1
+            if not self._users:
+                self._parts.close()
+                self._known.pop(broker, None)
+
+    def _put_in(self, broker: SQLBroker, test: TestSQLBroker[Any]) -> None:
+        self._parts.enter_context(mock.patch.object(config_of(broker), "producer", self.producer))
+        if not broker.running:
+            return  # it is under another test client, whose mocks stay
+        for name in ("start", "stop", "_connect"):
+            self._parts.enter_context(mock.patch.object(broker, name, wraps=getattr(broker, name)))
+        self._parts.callback(test.take_mocks_from_live, broker)
+        self.fakes = test.give_mocks_to_live(broker)
+
+
 def _runs(broker: SQLBroker) -> bool:
     """Whether a broker is at work, for real or under another test client."""
-    return bool(broker.running) or isinstance(config_of(broker).producer, (FakeProducer, TaskProducer))
+    return bool(broker.running) or isinstance(config_of(broker).producer, FakeProducer)
 
 
 def _handles(broker: SQLBroker) -> bool:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from types import MappingProxyType
-from typing import Any, cast
+from typing import Any
 
 from faststream.exceptions import SubscriberNotFound
 from faststream.response import Response
@@ -16,7 +15,6 @@ from typing_extensions import override
 
 from faststream_sql.broker._faststream import serializer_of
 from faststream_sql.broker.broker import SQLBroker
-from faststream_sql.broker.config import SQLBrokerConfig
 from faststream_sql.broker.parser import write_headers
 from faststream_sql.broker.producer import SQLProducer
 from faststream_sql.broker.response import SQLPublishCommand
@@ -109,39 +107,45 @@ class DryRunProducer(FakeProducer):
         )  # fmt: skip
 
 
-_dry: ContextVar[Mapping[int, DryRunProducer]] = ContextVar("dry", default=MappingProxyType({}))
+_dry: ContextVar[Mapping[int, FakeProducer]] = ContextVar("dry", default=MappingProxyType({}))
 """The dry runs that what runs here belongs to, each by the producer that it stands in for."""
 
 
-class TaskProducer:
+class TaskProducer(FakeProducer):
     """In the place of a live broker's producer: a dry run's for the tasks of that dry run, the real one for everybody else."""
 
-    def __init__(self, real: object) -> None:
+    def __init__(self, real: Any) -> None:
         self.real = real
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(_dry.get().get(id(self), self.real), name)
-
-    @classmethod
     @contextmanager
-    def dry_run(cls, config: SQLBrokerConfig, producer: DryRunProducer) -> Iterator[None]:
+    def serving(self, producer: FakeProducer) -> Iterator[None]:
         """Have this task, and those that it makes, publish into a dry run for the span of a `with`."""
-        found: Any = config.producer
-        shared = found if isinstance(found, cls) else cls(found)
-        config.producer = cast("SQLProducer", shared)
-        _users[shared] += 1
-        token = _dry.set({**_dry.get(), id(shared): producer})
+        token = _dry.set({**_dry.get(), id(self): producer})
         try:
             yield
         finally:
             _dry.reset(token)
-            _users[shared] -= 1
-            if not _users[shared]:
-                del _users[shared]
-                config.producer = cast("SQLProducer", shared.real)
 
+    @property
+    def _served(self) -> Any:
+        return _dry.get().get(id(self), self.real)
 
-_users: Counter[TaskProducer] = Counter()
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._served, name)  # parser, decoder, codec, and whatever else a producer has
+
+    @override
+    async def publish(self, cmd: SQLPublishCommand) -> Any:
+        return await self._served.publish(cmd)
+
+    @override
+    async def publish_batch(self, cmd: SQLPublishCommand) -> list[Any]:
+        ids: list[Any] = await self._served.publish_batch(cmd)
+        return ids
+
+    @override
+    async def request(self, cmd: SQLPublishCommand) -> Delivery:
+        answer: Delivery = await self._served.request(cmd)
+        return answer
 
 
 async def _nothing(delivery: Delivery, outcome: Outcome) -> None:

@@ -87,13 +87,14 @@ async def test_sessions_in_use_that_are_ended(bench: Bench, administrator: async
 
 
 async def test_a_claim_that_is_cancelled_on_the_server(bench: Bench, administrator: asyncpg.Connection) -> None:
-    await bench.publish(b"one")
-    await administrator.execute("BEGIN; LOCK TABLE jobs IN EXCLUSIVE MODE")
-    started = asyncio.create_task(bench.subscribe())
+    await bench.subscribe()
+    await administrator.execute(
+        "BEGIN; LOCK TABLE jobs IN EXCLUSIVE MODE; INSERT INTO jobs (name, priority, retry_after, attempt, headers, payload)"
+        " VALUES ('jobs', 0, now() - interval '1 minute', 1, '{}', 'one')"
+    )
     for _ in range(3):
         assert await administrator.fetchval("SELECT pg_cancel_backend($1)", await waiting_for_a_lock(administrator))
     await administrator.execute("COMMIT")
-    await started
     await bench.until_rows(lambda rows: rows == [])
     assert bench.seen == [(b"one", 1)]
 
