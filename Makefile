@@ -22,7 +22,7 @@ demo: $(READY)
 	$(BIN)/python examples/demo.py
 
 test: $(READY)
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest -n 3 --dist loadfile $(ARGS)
 
 test-slow: $(READY)
 	$(BIN)/python -m pytest -m "slow or soak" $(ARGS)

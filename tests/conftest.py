@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import inspect
 import threading
@@ -17,6 +18,15 @@ from tests.servers import ServerUnavailableError, mysql_server, postgres_server,
 
 MARKED = {"postgres_database": "postgres", "postgres_url": "postgres", "mysql_database": "mysql", "mysql_url": "mysql"}
 GRACE_SECONDS = 1.0
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """With several workers the servers are started before them, once for all."""
+    if not getattr(config.option, "numprocesses", None) or hasattr(config, "workerinput"):
+        return
+    for start in (postgres_server, mysql_server):
+        with contextlib.suppress(ServerUnavailableError):  # the tests that want it say so
+            start()
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -98,21 +98,21 @@ class LoopTime:
             return
         self._users = 1
         self.now = self._loop.time()
-        with ExitStack() as stack:
-            for target, name, new in (
-                (self._loop, "time", lambda: self.now),
-                (self._loop, "run_in_executor", self._in_executor),
-                (self._selector, "select", self._wait),
-            ):
-                stack.enter_context(mock.patch.object(target, name, new))
-            self._watch_aiosqlite(stack)
-            self._in_place[self._loop] = self
-            try:
+        try:
+            with ExitStack() as stack:
+                for target, name, new in (
+                    (self._loop, "time", lambda: self.now),
+                    (self._loop, "run_in_executor", self._in_executor),
+                    (self._selector, "select", self._wait),
+                ):
+                    stack.enter_context(mock.patch.object(target, name, new))
+                self._watch_aiosqlite(stack)
+                self._in_place[self._loop] = self
                 yield
-            finally:
-                self._users = 0
-                self._in_place.pop(self._loop, None)
-        self._move_timers(self.now - self._loop.time())
+        finally:
+            self._users = 0
+            self._in_place.pop(self._loop, None)
+            self._move_timers(self.now - self._loop.time())
 
     def _move_timers(self, ahead: float) -> None:
         """Timers that are still pending were set in fake time: they keep what is left of their wait."""
@@ -131,9 +131,10 @@ class LoopTime:
         return future
 
     def watch(self, future: asyncio.Future[Any]) -> None:
-        """A thread works until the future is done."""
-        self._jobs.add(future)
-        future.add_done_callback(self._jobs.discard)
+        """A thread works until the future, one of this loop's, is done."""
+        if future.get_loop() is self._loop:
+            self._jobs.add(future)
+            future.add_done_callback(self._jobs.discard)
 
     def _watch_aiosqlite(self, stack: ExitStack) -> None:
         """Aiosqlite's threads take work from a queue of their own: watched for connections opened from now on, and by call for all."""
@@ -230,13 +231,17 @@ class LoopTime:
 
     def _creep(self, timeout: float, *, sockets: bool) -> list[tuple[selectors.SelectorKey, int]]:
         """Nothing but a timer can end the wait, and nobody moves time: rather than hang, it passes as it really does."""
-        events = self._select(timeout + PATIENCE_SECONDS if sockets else timeout)
-        if not events:
-            if not self._told:
-                self._told = True
-                log.warning("the test waits for a timer while time stands still; it passes in real time. Use `await test.advance(...)`")
-            self.move_to(self.now + timeout)
-        return events
+        wait = timeout + PATIENCE_SECONDS if sockets else timeout
+        events = self._select(min(wait, PATIENCE_SECONDS))
+        if events:
+            return events
+        if not self._told:
+            self._told = True
+            log.warning("the test waits for a timer while time stands still; it passes in real time. Use `await test.advance(...)`")
+        if wait > PATIENCE_SECONDS and (events := self._select(wait - PATIENCE_SECONDS)):
+            return events
+        self.move_to(self.now + timeout)
+        return []
 
 
 def _wake(future: asyncio.Future[None]) -> None:

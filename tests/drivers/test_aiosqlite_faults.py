@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from faststream_sql.drivers import open_pool
 from faststream_sql.drivers.base import Connection, Pool, Query, Use
 from faststream_sql.drivers.url import parse_url
 from faststream_sql.errors import ConnectionLostError, TransientError
+from tests.conformance.bench import open_bench, queue_table
 
 ENDLESS = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n"
 
@@ -217,6 +219,28 @@ async def test_bad_utf8_is_its_own_rows_trouble(pool: Pool, path: Path) -> None:
     database.close()
     async with pool.connection(Use.STATEMENT, "test") as connection:
         assert await connection.fetch("SELECT id, body FROM texts ORDER BY id") == [(1, "good"), (2, b"\xffa"), (3, "good too")]
+
+
+async def test_bad_utf8_among_rows_claimed_together(tmp_path: Path) -> None:
+    table = replace(queue_table("lease"), name="texts")
+    pool = open_pool(parse_url(f"sqlite:///{tmp_path}/texts.db"), size=1, acquire_timeout=5.0, command_timeout=5.0)
+    bench = await open_bench(pool, table)
+    await bench.sql("DROP TABLE texts")
+    await bench.sql(
+        "CREATE TABLE texts (id INTEGER PRIMARY KEY, name TEXT NOT NULL, priority INTEGER NOT NULL DEFAULT 0, retry_after TEXT NOT NULL,"
+        " attempt INTEGER NOT NULL DEFAULT 1, headers TEXT, payload TEXT, locked_until TEXT)"
+    )
+    bodies = {1: "'good'", 2: "CAST(x'ff61' AS TEXT)", 3: "'good too'"}
+    for row_id, body in bodies.items():
+        await bench.sql(
+            f"INSERT INTO texts (id, name, retry_after, headers, payload)"
+            f" VALUES ({row_id}, 'jobs', '2020-01-01T00:00:00.000000+00:00', CAST(x'7bff' AS TEXT), {body})"
+        )
+    await bench.subscribe(prefetch=5, max_workers=1)
+    await bench.until(lambda: len(bench.deliveries) == 3)
+    assert [(delivery.payload, delivery.attempt) for delivery in bench.deliveries] == [("good", 1), (b"\xffa", 1), ("good too", 1)]
+    await bench.until_rows(lambda rows: rows == [])
+    await bench.close()
 
 
 async def test_a_close_twice_and_an_acquire_after_it(path: Path) -> None:

@@ -81,7 +81,7 @@ async def test_under_load(server: PrivatePostgres, form: str, way: str, processe
     queue = await queues.open(url, form)
     await queue.sql("DROP TABLE IF EXISTS jobs")
     queue = await queues.open(url, form)
-    workers = [processes.service(url, form, workers=4, behaviour="slow", seconds=0.02, quiet=True, lease=5) for _ in range(2)]
+    workers = [processes.service(url, form, workers=4, behaviour="slow", seconds=0.02, quiet=True, lease=2) for _ in range(2)]
     for worker in workers:
         await of(worker, "READY")
     ids = await queue.publish(COUNT)

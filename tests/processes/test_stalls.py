@@ -10,14 +10,13 @@ from tests.processes.conftest import Queues
 from tests.processes.process import Processes, ended, of
 
 
-@pytest.mark.parametrize(
-    ("url", "form"),
-    [
-        pytest.param("postgres", "lease", id="postgres-lease", marks=pytest.mark.postgres),
-        pytest.param("sqlite", "lease", id="sqlite-lease"),
-    ],
-    indirect=["url"],
-)
+PAIRS = [
+    pytest.param("sqlite", "lease", id="sqlite-lease"),
+    pytest.param("postgres", "lease", id="postgres-lease", marks=[pytest.mark.postgres, pytest.mark.slow]),
+]
+
+
+@pytest.mark.parametrize(("url", "form"), PAIRS, indirect=["url"])
 async def test_stopped_for_longer_than_its_lease(url: str, form: str, processes: Processes, queues: Queues) -> None:
     queue = await queues.open(url, form)
     (row_id,) = await queue.publish(1)

@@ -55,7 +55,7 @@ async def test_errors_come_out_of_publish_and_the_row_is_tried_again() -> None:
     async with test as br:
         with pytest.raises(ZeroDivisionError):
             await br.publish(1, "q")
-        with pytest.raises(ValueError):
+        with pytest.raises(ValueError, match="valid integer"):
             await br.publish("no number", "q")
         with pytest.raises(SystemExit):
             await br.publish(1, "exit")
@@ -130,7 +130,7 @@ async def test_routers_responses_and_replies() -> None:
     @router.subscriber("q", max_attempts=1, dead_letter="q.dead")
     async def handler(body: str, message: SQLMessage) -> SQLResponse:
         if body == "bad":
-            raise ValueError
+            raise ZeroDivisionError
         return SQLResponse(f"re: {body}", headers={"a": "b"}, delay=5)
 
     broker.include_router(router)
@@ -141,7 +141,7 @@ async def test_routers_responses_and_replies() -> None:
         await br.publish("hello", "app.q", reply_to="answers")
         (reply,) = test.rows("answers")
         assert (reply["payload"], reply["headers"]["a"]) == (b"re: hello", "b")
-        with pytest.raises(ValueError):
+        with pytest.raises(ZeroDivisionError):
             await br.publish("bad", "app.q")
         assert [row["queue"] for row in test.dead("app.q")] == ["app.q.dead"]
 
@@ -180,7 +180,7 @@ async def test_what_is_replaced_and_put_back() -> None:
     broker = SQLBroker(SERVER)
     config = broker.config.broker_config
     before = (config.producer, config.clock, config.make_pool, config.make_engine)
-    with pytest.raises(ZeroDivisionError):
+    with pytest.raises(ZeroDivisionError):  # noqa: PT012 - what is left after an error
         async with TestSQLBroker(broker) as br:
             assert isinstance(br.start, Mock)
             assert isinstance(br.stop, Mock)
@@ -192,6 +192,39 @@ async def test_what_is_replaced_and_put_back() -> None:
     assert (config.producer, config.clock, config.make_pool, config.make_engine) == before
     assert not isinstance(broker.start, Mock)
     assert broker._connection is None
+
+
+async def test_a_broker_that_runs_is_patched_too_and_runs_on(sqlite_url: str) -> None:
+    broker = SQLBroker(sqlite_url)
+    await broker.create_tables()
+
+    @broker.subscriber("q")
+    @broker.publisher("out")
+    async def handler(body: str) -> str:
+        return body
+
+    out = broker.publisher("other")
+    await broker.start()
+    producer = broker.config.producer
+    async with TestSQLBroker(broker) as br:
+        assert isinstance(br.start, Mock)
+        assert isinstance(br._connect, Mock)
+        assert isinstance(br.stop, Mock)
+        assert isinstance(br.config.producer, FakeProducer)
+        await br.publish("a", "q")
+        await out.publish("b")
+        handler.mock.assert_called_once_with("a")
+        out.mock.assert_called_once_with("b")
+        assert await br.ping()
+    assert broker.config.producer is producer
+    assert not any(isinstance(part, Mock) for part in (broker.start, broker.stop, broker._connect))
+    assert await broker.ping()
+    assert [subscriber.running for subscriber in broker.subscribers] == [True]
+    async with TestSQLBroker(broker, with_real=True) as br:
+        assert not isinstance(br.start, Mock)
+        await br.publish("c", "q")
+        await handler.wait_call(timeout=5)
+        handler.mock.assert_called_once_with("c")
 
 
 async def test_several_brokers_share_a_database_that_both_name() -> None:
