@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from uuid import UUID
 
 from faststream_sql.dialects import postgres_advisory_sql as advisory
@@ -35,8 +36,26 @@ ISOLATION: Mapping[str | None, str] = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What a server's version has."""
+
+    materialized: bool = True
+    """Postgres 12: `AS MATERIALIZED` says what before it every CTE did anyway."""
+    identity: bool = True
+    """Postgres 10: `GENERATED … AS IDENTITY`."""
+
+    @classmethod
+    def of(cls, version: Sequence[int]) -> Capabilities:
+        """The capabilities of a server."""
+        return cls(materialized=tuple(version) >= (12,), identity=tuple(version) >= (10,))
+
+
 class Postgres:
     """Postgres 9.5 and later."""
+
+    def __init__(self, capabilities: Capabilities = Capabilities()) -> None:
+        self._can = capabilities
 
     name = "postgres"
     product = "Postgres"
@@ -65,7 +84,7 @@ class Postgres:
             if columns
             else ("INSERT INTO {table} DEFAULT VALUES RETURNING {id}")
         )
-        return _compiler(table, types).statement("insert", template, names=listed(names))
+        return self._compiler(table, types).statement("insert", template, names=listed(names))
 
     def insert_many(self, table: QueueTable, types: ColumnTypes, columns: Sequence[str]) -> GroupStatement:
         names = _column_names(table, columns)
@@ -79,7 +98,7 @@ class Postgres:
         return GroupStatement("insert_many", tuple(columns), lambda rows: (text, _columns_of(rows)))
 
     def lease(self, table: QueueTable, types: ColumnTypes, dead: QueueTable | None) -> LeaseStatements:
-        compiler = _compiler(table, types, dead)
+        compiler = self._compiler(table, types, dead)
         bury = _bury(compiler, dead, in_group=sql.BURY_IN_GROUP, in_table=sql.BURY_IN_TABLE)
         finish_many, finish_one = (sql.PROCESS_MANY, sql.PROCESS_ONE) if table.processed_at else (sql.DELETE_MANY, sql.DELETE_ONE)
         return LeaseStatements(
@@ -96,7 +115,7 @@ class Postgres:
         )
 
     def row_lock(self, table: QueueTable, types: ColumnTypes, dead: QueueTable | None) -> RowLockStatements:
-        compiler = _compiler(table, types, dead)
+        compiler = self._compiler(table, types, dead)
         claim = sql.CLAIM_ROW_LOCK_BY_PRIORITY if table.priority and table.retry_after else sql.CLAIM_ROW_LOCK
         if table.fifo:
             claim = sql.CLAIM_ROW_LOCK_FIFO
@@ -112,7 +131,7 @@ class Postgres:
         )
 
     def advisory(self, table: QueueTable, types: ColumnTypes, dead: QueueTable | None) -> AdvisoryStatements:
-        compiler = _compiler(table, types, dead)
+        compiler = self._compiler(table, types, dead)
         old = {"attempt": "got.delivered"}
         roles = [old.get(role, f"took.{quote(column.name)}") for role, column in table.roles().items()]
         plain = [f"took.{quote(column.name)}" for column in table.columns]
@@ -129,10 +148,14 @@ class Postgres:
         )
 
     def ddl(self, table: QueueTable) -> tuple[str, ...]:
-        return table_ddl(table, SPELLING.qualified(table))
+        return table_ddl(table, SPELLING.qualified(table), identity=self._can.identity)
 
     def missing_index(self, table: QueueTable, indexes: Sequence[IndexFacts]) -> str | None:
         return None if claim_index(table, indexes) else self.ddl(table)[1]
+
+    def _compiler(self, table: QueueTable, types: ColumnTypes, dead: QueueTable | None = None) -> Compiler:
+        extra = {"dead_table": SPELLING.qualified(dead), "dead_id": quote(dead.id.name)} if dead else {}
+        return Compiler(table, types, SPELLING, {"materialized": " MATERIALIZED" if self._can.materialized else "", **extra})
 
     def _claim(self, compiler: Compiler) -> Plan:
         table = compiler.table
@@ -149,11 +172,6 @@ class Postgres:
                 compiler.statement("claim", sql.CLAIM_FIFO, before=before.replace("picked.", "head.")),
             )
         return Once(compiler.statement("claim", template, before=before))
-
-
-def _compiler(table: QueueTable, types: ColumnTypes, dead: QueueTable | None = None) -> Compiler:
-    extra = {"dead_table": SPELLING.qualified(dead), "dead_id": quote(dead.id.name)} if dead else {}
-    return Compiler(table, types, SPELLING, extra)
 
 
 def _bury(compiler: Compiler, dead: QueueTable | None, *, in_group: str, in_table: str) -> Statement | None:

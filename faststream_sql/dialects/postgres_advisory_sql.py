@@ -21,7 +21,7 @@ _CANDIDATES = """
 
 CLAIM = (
     """
-WITH near AS MATERIALIZED (                              -- the first few rows: in most queues one of their keys is free
+WITH near AS{materialized} (                              -- the first few rows: in most queues one of their keys is free
   SELECT c.* FROM ("""
     + _CANDIDATES
     + """    LIMIT 16
@@ -29,7 +29,7 @@ WITH near AS MATERIALIZED (                              -- the first few rows: 
   WHERE pg_try_advisory_lock(c.key)                      -- lazy: stops at the first lock, and takes no other
   LIMIT 1
 ),
-far AS MATERIALIZED (                                    -- none was: look past every key that is known to be held, without trying it
+far AS{materialized} (                                    -- none was: look past every key that is known to be held, without trying it
   SELECT c.* FROM (
     SELECT n.* FROM ("""
     + _CANDIDATES

@@ -12,7 +12,7 @@ NOTIFY = "SELECT pg_notify($1, $2)"
 # --- lease -----------------------------------------------------------------------------------------------------------------------------
 
 CLAIM_LEASE = """
-WITH picked AS MATERIALIZED (                            -- materialized: a plan that ran the subquery again would claim more than the limit
+WITH picked AS{materialized} (                           -- materialized: a plan that ran the subquery again would claim more than the limit
   SELECT {id} AS id
        , {locked_until} AS was
        , {attempt} AS delivered                          --? attempt
@@ -50,7 +50,7 @@ WITH RECURSIVE step (priority, n) AS (                   -- the distinct priorit
           ORDER BY d.{priority} LIMIT 1), n + 1
   FROM step WHERE step.priority IS NOT NULL AND n < 64
 ),
-picked AS MATERIALIZED (
+picked AS{materialized} (
   SELECT r.* FROM (
     SELECT s.* FROM step CROSS JOIN LATERAL (            -- each priority has a range of its own: rows not yet due are not stepped over
       SELECT {id} AS id
@@ -100,7 +100,7 @@ RETURNING {before}
 # The head of a FIFO group: its first unfinished row. Only the head is claimed, only when it is due, and only while nothing of the group is
 # in work. A row that arrives in front of one in work does not change that.
 _HEAD = """
-WITH head AS MATERIALIZED (
+WITH head AS{materialized} (
   SELECT {id} AS id
        , {locked_until} AS was
        , {attempt} AS delivered                          --? attempt
@@ -138,7 +138,7 @@ WHERE t.{id} = head.id"""
 
 # The rows of a group whose proof holds, locked in the order of their ids. `k` holds the proofs and the new values.
 OWN_MANY = """
-WITH own AS MATERIALIZED (
+WITH own AS{{materialized}} (
   SELECT t.{{id}} AS id{values}
   FROM unnest({arrays}) AS k ({fields})
   JOIN {{table}} AS t ON t.{{id}} = k.id
@@ -275,7 +275,7 @@ LIMIT :limit
 # The mutex is the transaction's, so it is held as long as the row's lock. An old snapshot does no harm: the mutex says that nobody works on
 # the group, and the lock is taken on the row as it is then.
 CLAIM_ROW_LOCK_FIFO = """
-WITH mutex AS MATERIALIZED (SELECT pg_try_advisory_xact_lock(:mutex) AS held)
+WITH mutex AS{materialized} (SELECT pg_try_advisory_xact_lock(:mutex) AS held)
 SELECT {claimed_of_t} FROM mutex JOIN {table} AS t ON t.{id} = (
   SELECT h.{id} FROM {table} AS h
   WHERE h.{group} = :group

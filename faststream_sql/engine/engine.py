@@ -93,7 +93,7 @@ class Engine:
 
     async def _open(self) -> None:
         server = await self.pool.open()
-        self._dialect = dialect_for(server.product)
+        self._dialect = dialect_for(server.product, server.version)
         self._server = server
         for warning in server.warnings:
             self.log(logging.WARNING, warning)

@@ -267,6 +267,8 @@ class DirectSource:
                 self._idle = not self._loop.hungry
                 self._loop.hungry = False
                 continue
+            if self._turn.locked():  # a connection kept here while another worker waits for one would stand still with both
+                await self._form.rest()
             async with self._turn:  # one worker looks for all; whom it finds something for lets the next one look
                 if self._idle and not self._stopping:
                     await self._loop.idle()

@@ -133,7 +133,8 @@ class TestSQLBroker(RowsOfTest, TestBroker[SQLBroker, EnterType], broker=SQLBrok
             if time.now >= target:
                 return count
             timers = [when for when in (time.next_timer(),) if when is not None and when > time.now]
-            dues = [clock.loop_time(moment) for moment in self._dues() if moment > clock.now()]
+            waiting = [] if self.with_real else self._dues()  # the service's own workers have timers for theirs
+            dues = [clock.loop_time(moment) for moment in waiting if moment > clock.now()]
             time.move_to(min([target, *timers, *dues]))
 
     # --- in the place of the real thing ----------------------------------------------------------------------------------------------
@@ -189,7 +190,7 @@ class TestSQLBroker(RowsOfTest, TestBroker[SQLBroker, EnterType], broker=SQLBrok
         for broker in self.brokers:
             live = stack.enter_context(LiveBroker.of(broker).under(self))
             hands = self._hands.setdefault(database_of(broker), Hands(MemoryPool(), broker.clock))
-            hands.fakes = live.fakes
+            hands.fakes += live.fakes
             engine = hands.engine(settings=EngineSettings(), log=partial(_say, broker))
             hands.add(broker, engine)
             await engine.open()

@@ -30,12 +30,12 @@ T = TypeVar("T")
 ENDLESS = 1000
 """How many deliveries of one row at one moment are too many."""
 
-in_delivery: ContextVar[bool] = ContextVar("in_delivery", default=False)
-"""Whether what runs here was called by a handler."""
+in_delivery: ContextVar[int] = ContextVar("in_delivery", default=0)
+"""How many deliveries what runs here is inside of: a handler's publish delivers, too."""
 
 
 class EndlessDeliveryError(SQLBrokerError):
-    """A row is delivered again and again at one moment: time would never move on."""
+    """Deliveries follow one another at one moment without end: time would never move on."""
 
 
 class ByHandSubscription(Subscription):
@@ -142,7 +142,7 @@ class Hand:
         return result
 
     async def _process(self, delivery: Delivery) -> None:
-        in_delivery.set(True)
+        in_delivery.set(in_delivery.get() + 1)
         if delivery in self._consumed:
             await self.subscriber.consume(delivery)
             return
@@ -244,6 +244,9 @@ class Hands:
         if (hand := self.reader_of(table, group)) is None:
             await self._show_fake(table, group, key)
             return None
+        if in_delivery.get() >= ENDLESS:
+            msg = f"handlers have published {ENDLESS} deep, and {group!r} is next: let one of them publish with a delay"
+            raise EndlessDeliveryError(msg)
         delivery = await hand.claim(key)
         if delivery is None:
             return None

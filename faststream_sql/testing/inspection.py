@@ -54,12 +54,14 @@ class RowsOfTest:
         """
         wanted = None if table is None else _described(table)
         found: list[dict[str, Any]] = []
-        seen: set[tuple[str, QueueTable]] = set()
+        seen: set[tuple[str, str]] = set()
         for broker in self.brokers:
             for known in [wanted] if wanted is not None else broker.tables():
-                if (database_of(broker), known) in seen or not (known.group or group is None or _leads(broker, group, known)):
+                if (database_of(broker), known.qualified_name) in seen or not (
+                    known.group or group is None or _leads(broker, group, known)
+                ):
                     continue
-                seen.add((database_of(broker), known))
+                seen.add((database_of(broker), known.qualified_name))
                 rows = self._read(broker, known)
                 found += [by_column(known, row) for row in rows if group is None or not known.group or row["group"] == group]
         return found

@@ -9,7 +9,6 @@ import pytest
 from tests.processes.conftest import Queues
 from tests.processes.process import Processes, ended, of
 
-
 PAIRS = [
     pytest.param("sqlite", "lease", id="sqlite-lease"),
     pytest.param("postgres", "lease", id="postgres-lease", marks=[pytest.mark.postgres, pytest.mark.slow]),

@@ -313,6 +313,19 @@ async def test_a_row_delivered_without_end_is_an_error(monkeypatch: pytest.Monke
             await test.advance(0)
 
 
+async def test_handlers_that_publish_without_end_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hands_module, "ENDLESS", 20)
+    broker = SQLBroker(SERVER, table=MailJob)
+
+    @broker.subscriber("emails")
+    async def again(body: str) -> None:
+        await br.publish(body, "emails")
+
+    async with TestSQLBroker(broker) as br:
+        with pytest.raises(hands_module.EndlessDeliveryError, match="20 deep"):
+            await br.publish("a", "emails")
+
+
 async def test_advance_is_not_for_handlers() -> None:
     broker = SQLBroker(SERVER)
     test = TestSQLBroker(broker)

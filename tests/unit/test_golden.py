@@ -11,7 +11,7 @@ from uuid import UUID
 
 import pytest
 
-from faststream_sql.dialects import DIALECTS
+from faststream_sql.dialects import DIALECTS, dialect_for
 from faststream_sql.dialects.base import Dialect
 from faststream_sql.engine.startup import texts_of
 from faststream_sql.errors import DeclarationError
@@ -103,3 +103,13 @@ def test_statements_are_the_golden_ones(dialect: Dialect, name: str) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     assert path.read_text() == text
+
+
+def test_an_old_postgres_gets_no_words_that_it_does_not_know() -> None:
+    old, table = dialect_for("postgresql", (9, 6)), TABLES["default"]
+    assert "bigserial" in old.ddl(table)[0]
+    for name in ("default", "row_lock", "fifo_lease", "fifo_row_lock", "lease_processed"):
+        table = TABLES[name]
+        make = {"lease": old.lease, "row_lock": old.row_lock}[table.form]
+        for _, text in texts_of(make(table, old.recommended_types(table), None)):
+            assert "MATERIALIZED" not in text
