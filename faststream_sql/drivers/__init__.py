@@ -40,7 +40,7 @@ def open_pool(url: DatabaseURL, *, size: int, acquire_timeout: float, command_ti
 def service_pool(pool: Any, *, acquire_timeout: float) -> Pool:
     """A pool around one that the service owns. Raises DeclarationError for a kind that is not known."""
     if type(pool).__module__.partition(".")[0] == "asyncpg":
-        from faststream_sql.drivers.asyncpg import ServicePool
+        from faststream_sql.drivers.asyncpg_service import ServicePool
 
         return ServicePool(pool, acquire_timeout=acquire_timeout)
     msg = f"a {type(pool).__name__} is no pool that is known: give an asyncpg.Pool, or a URL"

@@ -11,12 +11,13 @@ from typing import Any, TypeVar
 
 import asyncpg
 
+from faststream_sql.drivers.asyncpg_connect import connect_arguments
 from faststream_sql.drivers.asyncpg_errors import mapped, mapped_connect_error
 from faststream_sql.drivers.base import Connection, Listener, Query, Row, Server, Use
 from faststream_sql.drivers.gate import Gate
 from faststream_sql.drivers.sqlalchemy import unwrap
-from faststream_sql.drivers.url import DatabaseURL, Secret
-from faststream_sql.errors import ClosedError, ConnectionLostError, SQLBrokerError, UnavailableError
+from faststream_sql.drivers.url import DatabaseURL
+from faststream_sql.errors import ClosedError, ConnectionLostError, SQLBrokerError
 from faststream_sql.table.catalogue import ColumnFacts, IndexFacts
 
 T = TypeVar("T")
@@ -199,7 +200,7 @@ class AsyncpgPool:
             self._open = True
         try:
             async with self.connection(Use.STATEMENT, "start") as connection:
-                server = await _server(connection)
+                server = await server_of(connection)
                 if server.pooled:  # a prepared statement may stay behind in a session that the pooler gives to others
                     self._cache = {"statement_cache_size": 0}
                     connection.broken = True
@@ -262,7 +263,7 @@ class AsyncpgPool:
 
     async def _dial(self) -> Any:
         """A frame of its own for what holds the password: a report that shows the locals of an error's frames never sees it."""
-        raw = await asyncpg.connect(**{**self._cache, **_connect_arguments(self._url, self._tls)}, command_timeout=self._command_timeout)
+        raw = await asyncpg.connect(**{**self._cache, **connect_arguments(self._url, self._tls)}, command_timeout=self._command_timeout)
         await self._keep_alive(raw)
         return raw
 
@@ -345,102 +346,6 @@ class AsyncpgPool:
         return await borrowed(connection)
 
 
-class ServicePool:
-    """An `asyncpg.Pool` that the service owns: connections are borrowed from it, and it is never closed here."""
-
-    overlaps = True
-
-    def __init__(self, pool: Any, *, acquire_timeout: float) -> None:
-        self.size: int = pool.get_max_size()
-        self._pool = pool
-        self._acquire_timeout = acquire_timeout
-        self._gate = Gate(self.size, acquire_timeout)
-        self._out: dict[AsyncpgConnection, Any] = {}
-        self._open = False
-        self._returning: set[asyncio.Future[None]] = set()
-
-    async def open(self) -> Server:
-        if not self._open:
-            self._gate = Gate(self.size, self._acquire_timeout)
-            self._open = True
-        async with self.connection(Use.STATEMENT, "start") as connection:
-            return await _server(connection)
-
-    @asynccontextmanager
-    async def connection(self, use: Use, holder: str) -> AsyncIterator[Connection]:
-        connection = await self.acquire(use, holder)
-        try:
-            yield connection
-        finally:
-            await self.release(connection)
-
-    async def acquire(self, use: Use, holder: str) -> Connection:
-        if not self._open:
-            msg = "the broker is not started, or was stopped"
-            raise ClosedError(msg)
-        await self._gate.enter(use, holder)
-        try:
-            proxy = await self._borrow_from_service()
-        except BaseException:
-            self._gate.leave(use, holder)
-            raise
-        connection = AsyncpgConnection(proxy)
-        connection.entered = (use, holder)
-        self._out[connection] = proxy
-        return connection
-
-    async def _borrow_from_service(self) -> Any:
-        failure: SQLBrokerError
-        try:
-            return await self._pool.acquire(timeout=self._acquire_timeout)
-        except (TimeoutError, asyncio.TimeoutError):
-            failure = UnavailableError(f"the service's pool of {self.size} gave no connection in {self._acquire_timeout:g} s")
-        except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError) as error:
-            failure = UnavailableError(f"the service's pool gave no connection: {type(error).__name__}")
-        raise failure
-
-    async def release(self, connection: Connection) -> None:
-        if not isinstance(connection, AsyncpgConnection) or connection.entered is None:
-            return
-        entered, connection.entered = connection.entered, None
-        proxy = self._out.pop(connection)
-        try:
-            if connection.broken or connection.in_transaction:
-                connection.terminate()
-            await self._pool.release(proxy, timeout=ROLLBACK_SECONDS)
-        except Exception as error:
-            log.debug("the service's pool took a connection back with %r", error)
-        finally:
-            self._gate.leave(*entered)
-
-    async def close(self, timeout: float) -> None:
-        self._open = False
-        self._gate.close()
-        for connection in list(self._out):
-            connection.terminate()
-            await self.release(connection)
-        if self._returning:
-            await asyncio.wait(set(self._returning), timeout=max(timeout, 0.1))
-
-    async def listener(self, heard: Callable[[str, str], None]) -> Listener | None:
-        connection = await self.acquire(Use.STATEMENT, "listening")  # one of the service's, for life
-
-        def give_back() -> None:
-            connection.broken = True
-            task = asyncio.ensure_future(self.release(connection))
-            self._returning.add(task)
-            task.add_done_callback(self._returning.discard)
-
-        raw = connection.raw if isinstance(connection, AsyncpgConnection) else None
-        return AsyncpgListener(raw, heard, give_back)
-
-    async def process_keys(self) -> set[object] | None:
-        return None
-
-    async def borrow(self, connection: object) -> Connection:
-        return await borrowed(connection)
-
-
 async def borrowed(connection: object) -> AsyncpgConnection:
     """A connection that a caller owns. Raises TypeError for what is none of Postgres."""
     raw = await unwrap(connection)
@@ -453,7 +358,7 @@ async def borrowed(connection: object) -> AsyncpgConnection:
     return AsyncpgConnection(raw)
 
 
-async def _server(connection: Connection) -> Server:
+async def server_of(connection: Connection) -> Server:
     """The version, and whether the session is the server's own: behind PgBouncer the backend's number is not the one told at connect."""
     raw = connection.raw if isinstance(connection, AsyncpgConnection) else None
     if raw is None:
@@ -467,47 +372,3 @@ async def _server(connection: Connection) -> Server:
 def _regclass(table: str, schema: str | None) -> str:
     quoted = '"' + table.replace('"', '""') + '"'
     return quoted if schema is None else '"' + schema.replace('"', '""') + '".' + quoted
-
-
-def _reveal(value: str | Secret | None) -> str | None:
-    return value.reveal() if isinstance(value, Secret) else value
-
-
-def _connect_arguments(url: DatabaseURL, tls: ssl.SSLContext | None) -> dict[str, Any]:
-    """What asyncpg is called with. It never sees the URL: its own parser puts parts of a password into its errors."""
-    options = {name: _reveal(value) for name, value in url.options.items()}
-    arguments: dict[str, Any] = {"timeout": float(options.pop("connect_timeout", None) or 10.0)}
-    if url.hosts:
-        arguments["host"] = [host for host, _ in url.hosts]
-        if any(port for _, port in url.hosts):
-            arguments["port"] = [port or 5432 for _, port in url.hosts]
-    named = {"user": _reveal(url.user), "password": _reveal(url.password), "database": url.database}
-    arguments |= {name: value for name, value in named.items() if value is not None}
-    for name in ("passfile", "target_session_attrs", "krbsrvname", "gsslib"):
-        if options.get(name) is not None:
-            arguments[name] = options.pop(name)
-    if "statement_cache_size" in options:
-        arguments["statement_cache_size"] = int(options.pop("statement_cache_size") or 0)
-    arguments |= _tls_arguments(options, tls)
-    settings = {"application_name": "faststream_sql", **{name: value for name, value in options.items() if value is not None}}
-    arguments["server_settings"] = settings
-    return arguments
-
-
-def _tls_arguments(options: dict[str, str | None], tls: ssl.SSLContext | None) -> dict[str, Any]:
-    """TLS as libpq means its options. A context that was given decides by itself."""
-    mode, root, cert, key = (options.pop(name, None) for name in ("sslmode", "sslrootcert", "sslcert", "sslkey"))
-    secret = options.pop("sslpassword", None)
-    if tls is not None:
-        return {"ssl": tls}
-    if root is None and cert is None:
-        return {} if mode is None else {"ssl": mode}
-    if mode == "disable":
-        return {"ssl": "disable"}
-    verify = mode in {"verify-ca", "verify-full"} or root is not None
-    context = ssl.create_default_context(cafile=root if root != "system" else None)
-    context.check_hostname = mode == "verify-full" or root == "system"
-    context.verify_mode = ssl.CERT_REQUIRED if verify else ssl.CERT_NONE
-    if cert is not None:
-        context.load_cert_chain(cert, key, secret)
-    return {"ssl": context}
