@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
 import asyncpg
@@ -14,10 +13,10 @@ import asyncpg
 from faststream_sql.drivers.asyncpg_connect import connect_arguments
 from faststream_sql.drivers.asyncpg_errors import mapped, mapped_connect_error
 from faststream_sql.drivers.base import Connection, Listener, Query, Row, Server, Use
-from faststream_sql.drivers.gate import Gate
+from faststream_sql.drivers.own_pool import OwnPool
 from faststream_sql.drivers.sqlalchemy import unwrap
 from faststream_sql.drivers.url import DatabaseURL
-from faststream_sql.errors import ClosedError, ConnectionLostError, SQLBrokerError
+from faststream_sql.errors import ConnectionLostError
 from faststream_sql.table.catalogue import ColumnFacts, IndexFacts
 
 T = TypeVar("T")
@@ -137,9 +136,23 @@ class AsyncpgConnection:
                 self.broken = True
             raise failure from error
 
+    def is_closed(self) -> bool:
+        return bool(self._raw.is_closed())
+
     def terminate(self) -> None:
         """Cut the session off without a word to the server."""
         self._raw.terminate()
+
+    async def end_transaction(self) -> bool:
+        try:
+            await self._raw.execute("ROLLBACK", timeout=ROLLBACK_SECONDS)
+        except Exception as error:
+            log.debug("a connection that came back in a transaction could not be rolled back: %r", error)
+            return False
+        return True
+
+    async def close(self) -> None:
+        await self._raw.close()
 
 
 class AsyncpgListener:
@@ -172,76 +185,28 @@ class AsyncpgListener:
         self._give_back()
 
 
-class AsyncpgPool:
-    """A pool of the broker's own. It asks the server for nothing when a connection comes back: every statement here leaves its session as
-    it found it, and one that may not have is discarded. (asyncpg's own pool resets a session at each release, a round trip a message.)
-    """
-
-    overlaps = True
+class AsyncpgPool(OwnPool[AsyncpgConnection]):
+    """A pool of the broker's own."""
 
     def __init__(
         self, url: DatabaseURL, *, size: int, acquire_timeout: float, command_timeout: float, tls: ssl.SSLContext | None = None
     ) -> None:
-        self.size = size
+        super().__init__(size=size, acquire_timeout=acquire_timeout)
         self._url = url
         self._command_timeout = command_timeout
-        self._acquire_timeout = acquire_timeout
         self._tls = tls
-        self._gate = Gate(size, acquire_timeout)
-        self._idle: list[AsyncpgConnection] = []
-        self._all: set[AsyncpgConnection] = set()
-        self._open = False
-        self._returned = asyncio.Event()
         self._cache: dict[str, int] = {}
 
-    async def open(self) -> Server:
-        if not self._open:
-            self._gate = Gate(self.size, self._acquire_timeout)
-            self._open = True
-        try:
-            async with self.connection(Use.STATEMENT, "start") as connection:
-                server = await server_of(connection)
-                if server.pooled:  # a prepared statement may stay behind in a session that the pooler gives to others
-                    self._cache = {"statement_cache_size": 0}
-                    connection.broken = True
-                return server
-        except BaseException:
-            await self.close(0.0)
-            raise
+    async def _recognise(self, session: AsyncpgConnection) -> Server:
+        server = await server_of(session)
+        if server.pooled:  # a prepared statement may stay behind in a session that the pooler gives to others
+            self._cache = {"statement_cache_size": 0}
+            session.broken = True
+        return server
 
-    @asynccontextmanager
-    async def connection(self, use: Use, holder: str) -> AsyncIterator[Connection]:
-        connection = await self.acquire(use, holder)
+    async def _connect_session(self) -> AsyncpgConnection:
         try:
-            yield connection
-        finally:
-            await self.release(connection)
-
-    async def acquire(self, use: Use, holder: str) -> Connection:
-        if not self._open:
-            msg = "the pool is closed: the broker is not started, or was stopped"
-            raise ClosedError(msg)
-        await self._gate.enter(use, holder)
-        try:
-            connection = self._take_idle() or await self._connect()
-        except BaseException:
-            self._gate.leave(use, holder)
-            raise
-        connection.entered = (use, holder)
-        return connection
-
-    def _take_idle(self) -> AsyncpgConnection | None:
-        while self._idle:
-            connection = self._idle.pop()
-            if not connection.raw.is_closed():
-                return connection
-            self._all.discard(connection)
-        return None
-
-    async def _connect(self) -> AsyncpgConnection:
-        failure: SQLBrokerError
-        try:
-            raw = await self._dial()
+            return AsyncpgConnection(await self._dial())
         except (
             OSError,
             asyncpg.PostgresError,
@@ -251,14 +216,6 @@ class AsyncpgPool:
             asyncio.TimeoutError,
         ) as error:
             failure = mapped_connect_error(error, self._url)
-        else:
-            if not self._open:
-                raw.terminate()
-                msg = "the pool is closed: the broker was stopped"
-                raise ClosedError(msg)
-            connection = AsyncpgConnection(raw)
-            self._all.add(connection)
-            return connection
         raise failure  # outside the except block: the driver's text names the user, and must not come along as a context
 
     async def _dial(self) -> Any:
@@ -280,64 +237,9 @@ class AsyncpgPool:
             raw.terminate()
             raise
 
-    async def release(self, connection: Connection) -> None:
-        if not isinstance(connection, AsyncpgConnection) or connection.entered is None:
-            return
-        entered, connection.entered = connection.entered, None
-        clean = False
-        try:
-            clean = await self._is_clean(connection) and self._open
-        finally:
-            if clean:
-                self._idle.append(connection)
-            else:
-                self._all.discard(connection)
-                connection.terminate()
-            self._gate.leave(*entered)
-            self._returned.set()
-
-    async def _is_clean(self, connection: AsyncpgConnection) -> bool:
-        if connection.broken or connection.raw.is_closed():
-            return False
-        if not connection.in_transaction:
-            return True
-        try:
-            await connection.raw.execute("ROLLBACK", timeout=ROLLBACK_SECONDS)
-        except Exception as error:
-            log.debug("a connection that came back in a transaction could not be rolled back: %r", error)
-            return False
-        return True
-
-    async def close(self, timeout: float) -> None:
-        self._open = False
-        self._gate.close()
-        idle, self._idle = self._idle, []
-        loop = asyncio.get_running_loop()
-        ends = loop.time() + timeout
-        try:
-            await asyncio.gather(*(self._close_one(connection, timeout) for connection in idle))
-            while self._all and loop.time() < ends:
-                self._returned.clear()
-                try:
-                    await asyncio.wait_for(self._returned.wait(), ends - loop.time())
-                except (TimeoutError, asyncio.TimeoutError):
-                    break
-        finally:
-            for connection in self._all:
-                connection.terminate()
-            self._all.clear()
-
-    async def _close_one(self, connection: AsyncpgConnection, timeout: float) -> None:
-        try:
-            await asyncio.wait_for(connection.raw.close(), max(timeout, 0.1))
-        except Exception as error:
-            log.debug("a connection did not close in time and is cut off: %r", error)
-            connection.terminate()
-        self._all.discard(connection)
-
     async def listener(self, heard: Callable[[str, str], None]) -> Listener | None:
         connection = await self._connect()
-        return AsyncpgListener(connection.raw, heard, lambda: self._all.discard(connection))
+        return AsyncpgListener(connection.raw, heard, lambda: self._all.pop(id(connection), None))
 
     async def process_keys(self) -> set[object] | None:
         return None

@@ -43,8 +43,9 @@ class FakeClock:
         return self._start + timedelta(seconds=self.monotonic())
 
     def monotonic(self) -> float:
-        """The fake seconds that have passed since the clock's start."""
-        return self._passed if self._time is None else self._passed + self._time.now - self._opened_at
+        """The fake seconds that have passed since the clock's start, to the microsecond."""
+        # the loop counts from the host's start: what its floats lose there must not make one run differ from the next
+        return round(self._passed if self._time is None else self._passed + self._time.now - self._opened_at, 6)
 
     async def sleep(self, seconds: float) -> None:
         """Return after `seconds` fake seconds."""

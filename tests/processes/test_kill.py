@@ -26,7 +26,7 @@ def on(*pairs: tuple[str, str], slow: tuple[tuple[str, str], ...] = ()) -> pytes
     return pytest.mark.parametrize(("url", "form"), params, indirect=["url"])
 
 
-@on(SQLITE_LEASE, LEASE)
+@on(SQLITE_LEASE, slow=(LEASE,))
 async def test_killed_under_a_lease(url: str, form: str, processes: Processes, queues: Queues) -> None:
     queue = await queues.open(url, form)
     victim = processes.service(url, form, behaviour="hang", lease=1, poll=POLL)

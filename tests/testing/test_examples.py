@@ -51,4 +51,4 @@ async def test_a_report_is_rendered_once_and_rows_of_a_crashed_process_return(ur
         test.insert(reports.RenderReport, payload=reports.Report(number=3), attempt=2, locked_until=now + timedelta(hours=1))
         assert await test.advance(timedelta(minutes=10)) == 1
         assert [row["payload"] for row in test.rows("reports")] == [b'{"number":3}']
-    assert time.perf_counter() - started < 2
+    assert time.perf_counter() - started < 10

@@ -23,7 +23,7 @@ def service(url: str) -> tuple[SQLBroker, list[tuple[str, int | None]]]:
     @broker.subscriber("emails", max_attempts=3, dead_letter="emails.dead")
     async def send(body: str, attempt: AttemptNumber) -> None:
         seen.append((body, attempt))
-        raise NackMessage(delay=0.2)
+        raise NackMessage(delay=0.1)
 
     return broker, seen
 
@@ -36,14 +36,14 @@ async def test_a_dead_letter_on_the_real_database(sqlite_url: str, clock: str | 
     test = TestSQLBroker(broker, with_real=True, clock=FakeClock() if clock else None)
     async with test as br:
         await br.publish("a", "emails")
-        await test.advance(1)
+        await test.advance(1.5)
         assert seen == [("a", 1), ("a", 2), ("a", 3)]
         (row,) = test.rows("emails.dead")
         assert row["attempt"] == 3
         assert test.dead() == [row]
         test.insert(MailJob, name="emails", payload=b'"b"', attempt=3, locked_until=test.clock.now() + timedelta(seconds=0.3))
         assert test.next_due() > test.clock.now()
-        await test.advance(1)
+        await test.advance(1.5)
         assert len(test.rows("emails.dead")) == 2
     assert seen[3:] == [("b", 3)]
 

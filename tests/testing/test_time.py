@@ -46,7 +46,7 @@ async def test_a_report_of_five_minutes_is_delivered_once_on_a_lease_of_one() ->
         assert delivered == [1]
         assert test.rows() == []
         assert await test.advance(timedelta(hours=1)) == 0
-    assert time.perf_counter() - started < 1
+    assert time.perf_counter() - started < 10
     assert all(timedelta(seconds=30) <= left <= timedelta(seconds=61) for left in expiries), expiries
 
 
@@ -216,11 +216,9 @@ async def test_time_does_not_move_while_an_answer_is_on_its_way() -> None:
 
     server = await asyncio.start_server(answer, "127.0.0.1", 0)
     test = TestSQLBroker(broker)
-    async with test as br:
+    async with server, test as br:
         await br.publish("x", "q")
         assert test.clock.monotonic() == 300
-    server.close()
-    await server.wait_closed()
     assert got == [b"?"]
 
 

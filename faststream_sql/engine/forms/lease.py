@@ -20,6 +20,8 @@ from faststream_sql.engine.outcome import Ack, DeadLetter, Nack, Outcome, Reject
 from faststream_sql.engine.settlement import LeaseHold, Settler
 from faststream_sql.errors import DeclarationError, SQLBrokerError
 
+RELEASE_PAUSES_SECONDS = (0.01, 0.05, 0.2, 0.0)
+
 RENEW_MOST = 200
 """How many renewals, or releases, go out as one statement."""
 
@@ -137,7 +139,7 @@ class LeaseForm:
         self._context.due(limit.dead_letter, None)
 
     async def release(self, deliveries: Sequence[Delivery]) -> None:
-        """Give rows back. Sent once and never again: a second try could lower the attempt of the row's next delivery."""
+        """Give rows back. One whose answer is lost is not sent again: that could lower the attempt of the row's next delivery."""
         table = self._context.table.table
         owned = [delivery for delivery in deliveries if not delivery.lease_lost]
         self._held.difference_update(deliveries)
@@ -151,12 +153,21 @@ class LeaseForm:
             rows += [(delivery.key, token, *counted, *given_back) for token in (hold.confirmed, *hold.unconfirmed)]
         try:
             for start in range(0, len(rows), RENEW_MOST):
-                async with self._context.pool.connection(Use.STATEMENT, f"release of {self._context.name!r}") as connection:
-                    await run_group(connection, self._statements.release_many, rows[start : start + RENEW_MOST])
+                await self._release_group(rows[start : start + RENEW_MOST])
             self._context.due(self._context.group, None)
         except SQLBrokerError as error:
             text = f"{len(owned)} row(s) of {self._context.name!r} could not be released; they return when their leases end"
             self._context.log(logging.WARNING, text, error)
+
+    async def _release_group(self, rows: Sequence[tuple[object, ...]]) -> None:
+        """The statement passes over a row that somebody locks for a moment (a claim that looks at it): such a row is sent again."""
+        for pause in RELEASE_PAUSES_SECONDS:
+            async with self._context.pool.connection(Use.STATEMENT, f"release of {self._context.name!r}") as connection:
+                found = await run_group(connection, self._statements.release_many, rows)
+            rows = [row for row in rows if row[0] not in found]
+            if not rows or not self._context.pool.overlaps:
+                return
+            await asyncio.sleep(pause)
 
     # --- renewal ---------------------------------------------------------------------------------------------------------------------
 
