@@ -72,7 +72,9 @@ class SQLProducer(ProducerProto[SQLPublishCommand]):
             )
             raise FeatureNotSupportedException(msg)
         cmd.reply_to = cmd.reply_to or f"{REPLY_PREFIX}{uuid4()}"
-        replies = engine.subscription(name=cmd.reply_to, table=table, options=SubscriptionOptions(poll_interval=0.1), deliver=_never)
+        replies = engine.subscription(
+            name=cmd.reply_to, table=table, options=SubscriptionOptions(poll_interval=0.1), deliver=_never, counted=False
+        )
         try:
             await replies.open()
             await self.publish(cmd)

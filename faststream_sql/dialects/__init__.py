@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from faststream_sql.dialects.base import Dialect
+from faststream_sql.dialects.mariadb import MariaDB
+from faststream_sql.dialects.mysql import MySQL
 from faststream_sql.dialects.postgres import Capabilities, Postgres
 from faststream_sql.dialects.sqlite import SQLite
 
-DIALECTS: dict[str, Dialect] = {"postgresql": Postgres(), "sqlite": SQLite()}
+DIALECTS: dict[str, Dialect] = {"postgresql": Postgres(), "mysql": MySQL(), "mariadb": MariaDB(), "sqlite": SQLite()}
 _others: dict[str, Dialect] = {}
 
 

@@ -174,6 +174,24 @@ class AdvisoryStatements:
     bury: Plan | None
 
 
+@dataclass(frozen=True, slots=True)
+class DeadLetterStatements:
+    """An operator's statements on the rows of one dead letter group (or one dead letter table). Those that write leave rows in work alone.
+
+    They take `:group` (the dead letter group), `:now`, and `:limit`; `requeue` also `:queue`, the group that the rows go back to. Those
+    that write return the ids of the rows that they changed.
+    """
+
+    listed: Statement
+    """Id, attempt, due time, whether it is in work (NULL: the row does not say), and the payload's size in bytes."""
+    shown: Statement
+    """The values of `columns` of the row `:id`."""
+    columns: tuple[str, ...]
+    requeue: Plan | None
+    """None where nothing says which table the rows came from."""
+    purge: Plan
+
+
 class Dialect(Protocol):
     """Everything that differs between databases in the text of a statement. One file implements it for each database."""
 
@@ -222,6 +240,18 @@ class Dialect(Protocol):
 
     def advisory(self, table: QueueTable, types: ColumnTypes, dead: QueueTable | None) -> AdvisoryStatements:
         """The advisory lock form."""
+        ...
+
+    def depth(self, table: QueueTable, types: ColumnTypes) -> Statement:
+        """Count the unfinished rows of each group at `:now`.
+
+        A row for each group: its name (empty for a table without groups), how many are ready, delayed, and in work (NULL where the row does
+        not say), and the due time of the oldest that is ready (NULL where there is none). It reads every unfinished row.
+        """
+        ...
+
+    def dead_letters(self, table: QueueTable, types: ColumnTypes, home: QueueTable | None) -> DeadLetterStatements:
+        """Work on dead letters. `home` is the table that they came from, where the dead letters have a table of their own."""
         ...
 
     def ddl(self, table: QueueTable) -> tuple[str, ...]:

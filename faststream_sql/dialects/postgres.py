@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from faststream_sql.dialects import postgres_advisory_sql as advisory
+from faststream_sql.dialects import postgres_operations as operations
 from faststream_sql.dialects import postgres_sql as sql
 from faststream_sql.dialects.base import (
     AdvisoryStatements,
     ColumnTypes,
+    DeadLetterStatements,
     GroupStatement,
     Guarded,
     LeaseStatements,
@@ -146,6 +148,13 @@ class Postgres:
             release=compiler.statement("release", advisory.RELEASE),
             bury=None if bury is None else Once(bury),
         )
+
+    def depth(self, table: QueueTable, types: ColumnTypes) -> Statement:
+        return operations.depth(self._compiler(table, types))
+
+    def dead_letters(self, table: QueueTable, types: ColumnTypes, home: QueueTable | None) -> DeadLetterStatements:
+        home_table = SPELLING.qualified(home) if home else ""
+        return operations.dead_letters(self._compiler(table, types), home, home_table, identity=self._can.identity)
 
     def ddl(self, table: QueueTable) -> tuple[str, ...]:
         return table_ddl(table, SPELLING.qualified(table), identity=self._can.identity)

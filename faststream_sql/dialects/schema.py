@@ -43,6 +43,15 @@ def dead_letter_columns(table: QueueTable, dead: QueueTable, quote: Callable[[st
     return listed(columns), listed(values)
 
 
+def requeued_columns(dead: QueueTable, home: QueueTable, quote: Callable[[str], str]) -> tuple[str, str]:
+    """The same for the way back: the attempt begins anew."""
+    roles = [(home.roles()[role].name, role) for role in dead.roles() if role in home.roles()]
+    marks = {"locked_until": "NULL", "attempt": "1"}
+    columns = [quote(name) for name, _ in roles] + [quote(column.name) for column in home.columns]
+    values = [marks.get(role, f"{{{role}}}") for _, role in roles] + [quote(column.name) for column in home.columns]
+    return listed(columns), listed(values)
+
+
 def key_expression(table: QueueTable, quote: Callable[[str], str], text: Callable[[str], str]) -> str:
     """The SQL of a row's lock key: the template's words, and its columns as text (`text` casts one; NULL counts as empty)."""
     parts: list[str] = []

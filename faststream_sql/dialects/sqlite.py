@@ -6,11 +6,13 @@ import json
 from collections.abc import Mapping, Sequence
 
 from faststream_sql.dialects import sqlite_advisory_sql as advisory
+from faststream_sql.dialects import sqlite_operations as operations
 from faststream_sql.dialects import sqlite_sql as sql
 from faststream_sql.dialects.base import (
     AdvisoryStatements,
     Bound,
     ColumnTypes,
+    DeadLetterStatements,
     GroupStatement,
     LeaseStatements,
     Plan,
@@ -114,6 +116,12 @@ class SQLite:
             release=compiler.statement("release", advisory.RELEASE),
             bury=_bury(compiler, dead, select=advisory.BURY_SELECT, update=advisory.BURY_UPDATE),
         )
+
+    def depth(self, table: QueueTable, types: ColumnTypes) -> Statement:
+        return operations.depth(_compiler(table, types))
+
+    def dead_letters(self, table: QueueTable, types: ColumnTypes, home: QueueTable | None) -> DeadLetterStatements:
+        return operations.dead_letters(_compiler(table, types), home, SPELLING.qualified(home) if home else "")
 
     def ddl(self, table: QueueTable) -> tuple[str, ...]:
         return table_ddl(table)

@@ -225,6 +225,10 @@ class AiosqlitePool:
         self._returned = asyncio.Event()
         self._process: ProcessKeys | None = None
 
+    @property
+    def in_use(self) -> int:
+        return self._gate.in_use
+
     async def open(self) -> Server:
         if not self._open:
             self._gate = Gate(1, self._acquire_timeout)

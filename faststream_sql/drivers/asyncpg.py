@@ -239,7 +239,11 @@ class AsyncpgPool(OwnPool[AsyncpgConnection]):
 
     async def listener(self, heard: Callable[[str, str], None]) -> Listener | None:
         connection = await self._connect()
-        return AsyncpgListener(connection.raw, heard, lambda: self._all.pop(id(connection), None))
+
+        def forget() -> None:
+            self._all.pop(id(connection), None)
+
+        return AsyncpgListener(connection.raw, heard, forget)
 
     async def process_keys(self) -> set[object] | None:
         return None

@@ -32,6 +32,10 @@ class ServicePool:
         self._open = False
         self._returning: set[asyncio.Future[None]] = set()
 
+    @property
+    def in_use(self) -> int:
+        return self._gate.in_use
+
     async def open(self) -> Server:
         if not self._open:
             self._gate = Gate(self.size, self._acquire_timeout)

@@ -128,6 +128,11 @@ class Pool(Protocol):
     overlaps: bool
     """Whether statements on two of its connections run at the same time."""
 
+    @property
+    def in_use(self) -> int:
+        """How many connections are given out."""
+        ...
+
     async def open(self) -> Server:
         """Connect once and read the server's version. Raises UnavailableError, with no credential in it, where that fails."""
         ...

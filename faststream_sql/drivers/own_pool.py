@@ -68,6 +68,10 @@ class OwnPool(ABC, Generic[S]):
     async def _recognise(self, session: S) -> Server:
         """Read the server's version."""
 
+    @property
+    def in_use(self) -> int:
+        return self._gate.in_use
+
     async def open(self) -> Server:
         if not self._open:
             self._gate = Gate(self.size, self._acquire_timeout)

@@ -31,6 +31,7 @@ class Delivery:
         "message",
         "outcome",
         "payload",
+        "queue",
         "row_id",
         "suspect",
     )
@@ -49,12 +50,15 @@ class Delivery:
         suspect: bool,
         hold: Any,
         settle: Callable[[Delivery, Outcome], Awaitable[None]],
+        queue: str | None = None,
     ) -> None:
         self.key = key
         """The id as the driver returns it: what statements are bound with."""
         self.row_id = row_id
         """The id as the table's description types it."""
         self.group = group
+        self.queue = queue or group or ""
+        """The name of the subscription that claimed it."""
         self.attempt = attempt
         """How often the row has been delivered, this time included; None where the table does not count."""
         self._names = names

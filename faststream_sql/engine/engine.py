@@ -14,6 +14,7 @@ from faststream_sql.dialects import dialect_for
 from faststream_sql.dialects.base import Dialect
 from faststream_sql.drivers.base import Connection, Pool, Server, Use
 from faststream_sql.engine.clock import Clock, DatabaseClock
+from faststream_sql.engine.counters import Counters
 from faststream_sql.engine.delivery import Delivery
 from faststream_sql.engine.forms.base import Log
 from faststream_sql.engine.notify import Listening, channel_of, payload_of
@@ -59,6 +60,7 @@ class Engine:
         self.settings = settings
         self.log = log
         self.wakeups = WakeupHub()
+        self.counters = Counters()
         self._on_lease_lost = on_lease_lost
         self._server: Server | None = None
         self._dialect: Dialect | None = None
@@ -160,9 +162,14 @@ class Engine:
 
     # --- subscriptions ---------------------------------------------------------------------------------------------------------------
 
-    def subscription(self, *, name: str, table: QueueTable, options: SubscriptionOptions, deliver: Deliver) -> Subscription:
-        """A subscription of `name`, not started. `deliver` is awaited with each delivery; what it leaves unsettled is tried again."""
-        return Subscription(self, name=name, table=table, options=options, deliver=deliver)
+    def subscription(
+        self, *, name: str, table: QueueTable, options: SubscriptionOptions, deliver: Deliver, counted: bool = True
+    ) -> Subscription:
+        """A subscription of `name`, not started. `deliver` is awaited with each delivery; what it leaves unsettled is tried again.
+
+        A name that is used once, as for a reply, has no counters (`counted=False`): they are kept for as long as the engine is.
+        """
+        return Subscription(self, name=name, table=table, options=options, deliver=deliver, counted=counted)
 
     async def open_table(self, table: QueueTable, who: str, purpose: str) -> OpenTable:
         """The table with its types, read once. Raises SchemaError, naming who asked and for which statement."""

@@ -195,6 +195,7 @@ class Settler:
             if unknown:
                 text = f"row {delivery.row_id!r} of {context.name!r}: an answer was lost, and the row is settled or gone"
                 context.log(logging.WARNING, text)
+                context.counters.unknown += 1
                 return
             delivery.lease_lost = True
             context.lost(delivery)

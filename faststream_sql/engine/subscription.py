@@ -6,11 +6,13 @@ import hashlib
 import logging
 import math
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from typing_extensions import assert_never
 
 from faststream_sql.engine.clock import SystemClock
+from faststream_sql.engine.counters import QueueCounters
 from faststream_sql.engine.delivery import Delivery
 from faststream_sql.engine.forms.advisory import AdvisoryForm
 from faststream_sql.engine.forms.base import Context, Form, PartitionKeys
@@ -36,11 +38,14 @@ class Subscription:
     It may be started again after a stop.
     """
 
-    def __init__(self, engine: Engine, *, name: str, table: QueueTable, options: SubscriptionOptions, deliver: Deliver) -> None:
+    def __init__(
+        self, engine: Engine, *, name: str, table: QueueTable, options: SubscriptionOptions, deliver: Deliver, counted: bool = True
+    ) -> None:
         self.name = name
         self.table = table
         self.options = options
         self._engine = engine
+        self._counted = counted
         self._deliver = deliver
         self._workers: Workers | None = None
         self._form: Form | None = None
@@ -111,6 +116,7 @@ class Subscription:
         opened = await engine.open_table(table, who, "claim")
         dead = await self._open_dead(who)
         wakeup = Wakeup(engine.clock)
+        counters = engine.counters.of(table, self.name if table.group else None) if self._counted else QueueCounters()
         context = Context(
             name=self.name,
             table=opened,
@@ -123,7 +129,8 @@ class Subscription:
             clock=engine.clock,
             log=engine.log,
             due=lambda group, moment: engine.wakeups.published(table, group, moment),
-            lost=engine.lease_lost,
+            lost=partial(_lost, engine, counters),
+            counters=counters,
             command_timeout=engine.settings.command_timeout_seconds,
         )
         await self._check_clock(who)
@@ -233,6 +240,11 @@ class Subscription:
             if left <= 0:
                 return None
             await wakeup.wait(min(left, self._poll_seconds()))
+
+
+def _lost(engine: Engine, counters: QueueCounters, delivery: Delivery) -> None:
+    counters.lost += 1
+    engine.lease_lost(delivery)
 
 
 def group_mutex(table: QueueTable, group: str) -> int:

@@ -77,8 +77,10 @@ class ByHandEngine(Engine):
         """Nobody else publishes into memory."""
 
     @override
-    def subscription(self, *, name: str, table: QueueTable, options: SubscriptionOptions, deliver: Deliver) -> Subscription:
-        return ByHandSubscription(self, name=name, table=table, options=options, deliver=deliver)
+    def subscription(
+        self, *, name: str, table: QueueTable, options: SubscriptionOptions, deliver: Deliver, counted: bool = True
+    ) -> Subscription:
+        return ByHandSubscription(self, name=name, table=table, options=options, deliver=deliver, counted=counted)
 
 
 class Hand:

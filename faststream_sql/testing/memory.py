@@ -159,6 +159,11 @@ class MemoryPool:
         self._keys: set[object] = set()
         self._database: sqlite3.Connection | None = None
 
+    @property
+    def in_use(self) -> int:
+        """Nothing is counted: there is one connection, and nobody waits for it."""
+        return 0
+
     async def open(self) -> Server:
         if self._database is None:
             database = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)

@@ -47,7 +47,7 @@ class AdvisoryForm:
         self._context = context
         self._statements = statements
         self._keys = keys
-        self._reader = RowReader(context.table, statements.claimed, context.group)
+        self._reader = RowReader(context.table, statements.claimed, context.group, queue=context.name, counters=context.counters)
         self._id = 1 + statements.claimed.index("id")
         self._warm: list[Connection] = []  # sessions that hold no key
         self._held: set[Delivery] = set()
@@ -128,7 +128,8 @@ class AdvisoryForm:
 
     async def _carry_out_outcome(self, delivery: Delivery, outcome: Outcome) -> None:
         context, statements = self._context, self._statements
-        match apply_limit(outcome, delivery.attempt, context.limit):
+        effective = apply_limit(outcome, delivery.attempt, context.limit)
+        match effective:
             case Ack() | Reject():
                 await self._write_and_unlock(delivery, statements.finish, {"now": context.clock.now()})
             case Nack(delay):
@@ -141,8 +142,9 @@ class AdvisoryForm:
             case Release():
                 await self._write_and_unlock(delivery, statements.release, {"delivered": delivery.attempt})
                 context.due(context.group, None)
-            case other:
-                assert_never(other)
+            case _:
+                assert_never(effective)
+        context.counters.settled(effective)
 
     async def _bury_and_unlock(self, delivery: Delivery) -> None:
         limit, bury = self._context.limit, self._statements.bury

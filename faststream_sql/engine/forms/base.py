@@ -14,6 +14,7 @@ from typing_extensions import assert_never
 from faststream_sql.dialects.base import Bound, GroupPlan, GroupSelectThenWrite, GroupStatement, Guarded, Once, Plan, SelectThenWrite
 from faststream_sql.drivers.base import Connection, Pool, Query, Row
 from faststream_sql.engine.clock import Clock
+from faststream_sql.engine.counters import QueueCounters
 from faststream_sql.engine.delivery import Delivery
 from faststream_sql.engine.outcome import Limit, Outcome
 from faststream_sql.engine.tables import OpenTable
@@ -44,6 +45,7 @@ class Context:
     """Called with a group and a moment where a row of it falls due then (None: now), so that whoever waits for it wakes."""
     lost: Callable[[Delivery], None]
     """Called with a delivery whose row was found to be no longer its own."""
+    counters: QueueCounters
     command_timeout: float
 
 
@@ -126,10 +128,20 @@ class Form(Protocol):
 class RowReader:
     """Turns a claimed row, in the order of the statement's columns, into a delivery."""
 
-    def __init__(self, table: OpenTable, claimed: Sequence[str], group: str | None) -> None:
+    def __init__(
+        self,
+        table: OpenTable,
+        claimed: Sequence[str],
+        group: str | None,
+        *,
+        queue: str | None = None,
+        counters: QueueCounters | None = None,
+    ) -> None:
         self._names = tuple(claimed)
         self._uuid = table.table.id_type is UUID
         self._group = group
+        self._queue = queue
+        self._counters = counters or QueueCounters()
         positions = {name: n for n, name in enumerate(claimed)}
         self._id = positions["id"]
         roles = table.table.roles()
@@ -146,7 +158,8 @@ class RowReader:
         return rows
 
     def read(self, row: Row, *, hold: Any, suspect: bool, settle: Callable[[Delivery, Outcome], Awaitable[None]]) -> Delivery:
-        """The delivery of one row."""
+        """The delivery of one row, which counts as claimed."""
+        self._counters.claimed += 1
         key = row[self._id]
         return Delivery(
             key=key,
@@ -160,6 +173,7 @@ class RowReader:
             suspect=suspect,
             hold=hold,
             settle=settle,
+            queue=self._queue,
         )
 
 

@@ -37,7 +37,7 @@ class LeaseForm:
         self._statements = statements
         self._lease = lease_seconds
         self.renew_every_seconds: float | None = lease_seconds / 2
-        self._reader = RowReader(context.table, statements.claimed, context.group)
+        self._reader = RowReader(context.table, statements.claimed, context.group, queue=context.name, counters=context.counters)
         self._held: set[Delivery] = set()
         expiries = context.table.expiries
         if expiries is None:
@@ -91,7 +91,8 @@ class LeaseForm:
     async def settle(self, delivery: Delivery, outcome: Outcome) -> None:
         context = self._context
         try:
-            match apply_limit(outcome, delivery.attempt, context.limit):
+            effective = apply_limit(outcome, delivery.attempt, context.limit)
+            match effective:
                 case Ack() | Reject():
                     now = context.clock.now() if context.table.table.processed_at else None
                     new = (self._times["processed_at"].encode(now),) if now else ()
@@ -105,8 +106,10 @@ class LeaseForm:
                     await self._settle_dead(delivery)
                 case Release():
                     await self.release([delivery])
-                case other:
-                    assert_never(other)
+                    return
+                case _:
+                    assert_never(effective)
+            context.counters.settled(effective)
         finally:
             self._held.discard(delivery)
             self._let_go(delivery)
@@ -154,6 +157,7 @@ class LeaseForm:
         try:
             for start in range(0, len(rows), RENEW_MOST):
                 await self._release_group(rows[start : start + RENEW_MOST])
+            self._context.counters.released += len(owned)
             self._context.due(self._context.group, None)
         except SQLBrokerError as error:
             text = f"{len(owned)} row(s) of {self._context.name!r} could not be released; they return when their leases end"
@@ -231,6 +235,7 @@ class LeaseForm:
         hold.confirmed, hold.expires, hold.confirmed_at = token, expires, sent_at
         hold.trusted_until = sent_at + self._lease
         hold.unconfirmed.clear()
+        self._context.counters.renewed += 1
 
     async def rest(self) -> None:
         """Nothing is kept between claims."""

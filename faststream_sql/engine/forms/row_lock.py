@@ -31,7 +31,7 @@ class RowLockForm:
     def __init__(self, context: Context, statements: RowLockStatements) -> None:
         self._context = context
         self._statements = statements
-        self._reader = RowReader(context.table, statements.claimed, context.group)
+        self._reader = RowReader(context.table, statements.claimed, context.group, queue=context.name, counters=context.counters)
         self._isolation = context.table.table.isolation
         self._warm: list[Connection] = []  # each in a transaction that has done nothing yet
         self._held: set[Delivery] = set()
@@ -90,6 +90,7 @@ class RowLockForm:
         self._held.discard(delivery)
         try:
             await self._carry_out(delivery, connection, effective)
+            self._context.counters.settled(effective)
         except ConnectionLostError as error:
             await self._context.pool.release(connection)
             why = "its session ended, and with it the row's lock; the row returns unless the last commit went through"
@@ -172,6 +173,7 @@ class RowLockForm:
             for connection in left:  # cancelled, by a stop that waits no longer: the sessions are cut off, which rolls back too
                 connection.broken = True
                 await self._context.pool.release(connection)
+        self._context.counters.released += len(held)
         if held:
             self._context.due(self._context.group, None)
 

@@ -1,0 +1,150 @@
+"""The types that MySQL and MariaDB columns may have, and the DDL that creates the recommended ones."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from uuid import UUID
+
+from faststream_sql.dialects.base import ColumnTypes
+from faststream_sql.dialects.schema import find_columns, index_name, refuse_null, refuse_type
+from faststream_sql.dialects.times import TimeCodec, TimeKind
+from faststream_sql.errors import DeclarationError, SchemaError
+from faststream_sql.table.catalogue import ColumnFacts
+from faststream_sql.table.table import QueueTable
+
+MAX_NAME = 64
+_TIMES = ("retry_after", "processed_at", "locked_until")
+_INTEGERS = {"tinyint": 2**7 - 1, "smallint": 2**15 - 1, "mediumint": 2**23 - 1, "int": 2**31 - 1, "bigint": 2**63 - 1}
+_TEXTS = ("char", "varchar", "tinytext", "text", "mediumtext", "longtext")
+_BINARIES = ("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob")
+_TIME = re.compile(r"datetime(?:\((\d)\))?")
+_RECOMMENDED = {
+    "group": "varchar(191) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL",
+    "priority": "int NOT NULL DEFAULT 0",
+    "partition_key": "varchar(191) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin",
+    "retry_after": "datetime(6) NOT NULL DEFAULT (UTC_TIMESTAMP(6))",
+    "attempt": "int NOT NULL DEFAULT 1",
+    "processed_at": "datetime(6)",
+    "locked_until": "datetime(6)",
+    "headers": "longtext CHARACTER SET utf8mb4",
+    "payload": "longblob NOT NULL",
+}
+
+
+def quote(name: str) -> str:
+    """A MySQL identifier, quoted. Raises DeclarationError for one that MySQL cannot hold."""
+    if not name or "\0" in name or len(name) > MAX_NAME or name.endswith(" "):
+        msg = f"{name!r} cannot be a name in MySQL: it is empty, holds a NUL, ends in a space, or is longer than {MAX_NAME} characters"
+        raise DeclarationError(msg)
+    return "`" + name.replace("`", "``") + "`"
+
+
+def recommended_types(table: QueueTable) -> ColumnTypes:
+    """The types that `table_ddl` creates."""
+    roles = table.roles()
+    times = {role: TimeCodec(TimeKind.NAIVE_UTC) for role in _TIMES if role in roles}
+    sql = {role: _RECOMMENDED[role].split(" ", 1)[0] for role in roles if role != "id"}
+    sql |= {"id": _key(table), **{column.name: "longtext" for column in table.columns}}
+    form = "text" if table.id_type is UUID else "native"
+    return ColumnTypes(sql, times, _INTEGERS["int"], "binary", "text", form, index_name(table))
+
+
+def judge_types(table: QueueTable, facts: Sequence[ColumnFacts], claim_index: str | None) -> ColumnTypes:
+    """Read the types of the columns found. Raises SchemaError, with the DDL that mends it, for one that cannot serve its role."""
+    found = find_columns(table, facts)
+    times: dict[str, TimeCodec] = {}
+    for role, fact in found.items():
+        if role not in table.roles():
+            continue
+        refuse_null(table, role, fact, _modify(table, role, fact))
+        _judge(table, role, fact)
+        if role in _TIMES:
+            times[role] = _time(table, role, fact)
+    return ColumnTypes(
+        sql={role: fact.type for role, fact in found.items()},
+        times=times,
+        attempt_max=_INTEGERS[_plain(found["attempt"].type)] if "attempt" in found else 0,
+        payload=_body(found["payload"].type),
+        headers=_body(found["headers"].type) if "headers" in found else "text",
+        id_form="text" if table.id_type is UUID else "native",
+        claim_index=claim_index,
+    )
+
+
+def claim_columns(table: QueueTable) -> list[str]:
+    """The columns of the claim's index. There are no partial indexes, so rows that are processed are told apart by a column of it."""
+    columns = [column.name for column in table.index_columns]
+    if table.processed_at is None:
+        return columns
+    place = 1 if table.group else 0
+    return [*columns[:place], table.processed_at.name, *columns[place:]]
+
+
+def table_ddl(table: QueueTable, qualified: str) -> tuple[str, ...]:
+    """The recommended table with its index, `IF NOT EXISTS`."""
+    generated = " AUTO_INCREMENT" if table.id.generated and table.id_type is int else ""
+    lines = [f"{quote(table.id.name)} {_key(table)} NOT NULL{generated} PRIMARY KEY"]
+    lines += [f"{quote(column.name)} {_RECOMMENDED[role]}" for role, column in table.roles().items() if role != "id"]
+    lines += [f"{quote(column.name)} longtext CHARACTER SET utf8mb4" for column in table.columns]
+    lines.append(f"KEY {quote(index_name(table))} ({', '.join(quote(name) for name in claim_columns(table))})")
+    body = ",\n    ".join(lines)
+    return (f"CREATE TABLE IF NOT EXISTS {qualified} (\n    {body}\n) ENGINE=InnoDB",)
+
+
+def index_ddl(table: QueueTable, qualified: str) -> str:
+    """The recommended index alone."""
+    columns = ", ".join(quote(name) for name in claim_columns(table))
+    return f"CREATE INDEX {quote(index_name(table))} ON {qualified} ({columns})"
+
+
+def _key(table: QueueTable) -> str:
+    kinds: dict[type, str] = {int: "bigint", UUID: "char(36)", str: "varchar(191) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"}
+    return kinds[table.id_type]
+
+
+def _plain(kind: str) -> str:
+    return kind.partition("(")[0].partition(" ")[0]
+
+
+def _body(kind: str) -> str:
+    plain = _plain(kind)
+    return "binary" if plain in _BINARIES else "json" if plain == "json" else "text"
+
+
+def _modify(table: QueueTable, role: str, fact: ColumnFacts) -> str:
+    return f"ALTER TABLE {table.qualified_name} MODIFY {quote(fact.name)} {_RECOMMENDED.get(role, fact.type)}"
+
+
+def _judge(table: QueueTable, role: str, fact: ColumnFacts) -> None:
+    plain = _plain(fact.type)
+    ids: dict[type, tuple[str, ...]] = {int: tuple(_INTEGERS), UUID: ("char", "varchar", "uuid"), str: _TEXTS}
+    allowed: dict[str, tuple[str, ...]] = {
+        "id": ids[table.id_type],
+        "group": (*_TEXTS, "varbinary"),
+        "priority": tuple(_INTEGERS),
+        "attempt": tuple(_INTEGERS),
+        "headers": (*_TEXTS, *_BINARIES, "json"),
+        "payload": (*_TEXTS, *_BINARIES, "json"),
+    }
+    if role in allowed and plain not in allowed[role]:
+        raise refuse_type(table, role, fact, " or ".join(allowed[role]), _modify(table, role, fact))
+    if "on update" in fact.extra.lower():
+        where = f"column {fact.name!r} ({role}) of table {table.qualified_name!r}"
+        msg = f"{where} changes by itself ({fact.extra}): {_modify(table, role, fact)}"
+        raise SchemaError(msg)
+
+
+def _time(table: QueueTable, role: str, fact: ColumnFacts) -> TimeCodec:
+    match = _TIME.fullmatch(fact.type)
+    if match is None:
+        wanted = "DATETIME(6) in UTC (a TIMESTAMP turns with the session's zone and ends in 2038)"
+        raise refuse_type(table, role, fact, wanted, _modify(table, role, fact))
+    codec = TimeCodec(TimeKind.NAIVE_UTC, int(match[1] or 0))
+    if role == "locked_until" and codec.digits < 3 and table.attempt is None:
+        msg = (
+            f"column {fact.name!r} (locked_until) of table {table.qualified_name!r} is {fact.type}: two claims could write one expiry, "
+            f"and the table has no Attempt to tell them apart. {_modify(table, role, fact)}"
+        )
+        raise SchemaError(msg)
+    return codec

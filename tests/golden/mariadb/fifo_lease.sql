@@ -1,0 +1,2 @@
+-- refused
+-- table 'steps' declares fifo, which is not supported on MariaDB in this release

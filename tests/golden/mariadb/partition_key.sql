@@ -1,0 +1,75 @@
+-- ddl
+CREATE TABLE IF NOT EXISTS `steps` (
+    `id` bigint NOT NULL AUTO_INCREMENT PRIMARY KEY,
+    `name` varchar(191) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,
+    `priority` int NOT NULL DEFAULT 0,
+    `key` varchar(191) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin,
+    `retry_after` datetime(6) NOT NULL DEFAULT (UTC_TIMESTAMP(6)),
+    `locked_until` datetime(6),
+    `payload` longblob NOT NULL,
+    KEY `steps_claim` (`name`, `priority`, `retry_after`, `id`)
+) ENGINE=InnoDB;
+
+-- insert
+INSERT INTO `steps` (`name`, `priority`, `key`, `retry_after`, `locked_until`, `payload`) VALUES (%s, %s, %s, %s, %s, %s) RETURNING `id`;
+
+-- claim
+SELECT `id`, `name`, `priority`, `key`, `retry_after`, `locked_until`, `payload` FROM `steps` FORCE INDEX (`steps_claim`)
+WHERE (`locked_until` IS NULL OR `locked_until` <= %s)
+  AND `name` = %s
+  AND BINARY `name` = %s
+  AND `retry_after` <= %s
+  AND (`key` IS NULL OR `key` NOT IN (%s))
+ORDER BY `priority`, `retry_after`, `id`
+LIMIT %s
+FOR UPDATE SKIP LOCKED;
+
+-- claim
+UPDATE `steps`
+SET `locked_until` = %s
+WHERE `id` IN (%s);
+
+-- renew
+SELECT `id` FROM `steps`
+WHERE `id` IN (%s) AND (`id`, `locked_until`) IN ((%s, %s)) ORDER BY `id` FOR UPDATE SKIP LOCKED;
+
+-- renew
+UPDATE `steps` SET `locked_until` = COALESCE(CASE `id` WHEN %s THEN %s END, `locked_until`) WHERE `id` IN (%s);
+
+-- renew
+UPDATE `steps` SET `locked_until` = %s
+WHERE `id` = %s
+  AND `locked_until` IN (%s, %s);
+
+-- finish
+DELETE FROM `steps` WHERE `id` IN (%s);
+
+-- finish
+DELETE FROM `steps`
+WHERE `id` = %s
+  AND `locked_until` IN (%s, %s);
+
+-- nack
+UPDATE `steps` SET `locked_until` = NULL, `retry_after` = COALESCE(CASE `id` WHEN %s THEN %s END, `retry_after`) WHERE `id` IN (%s);
+
+-- nack
+UPDATE `steps`
+SET `locked_until` = NULL
+  , `retry_after` = COALESCE(%s, `retry_after`)
+WHERE `id` = %s
+  AND `locked_until` IN (%s, %s);
+
+-- release
+UPDATE `steps` SET `locked_until` = NULL WHERE `id` IN (%s);
+
+-- dead letter
+SELECT `id` FROM `steps`
+WHERE `id` = %s
+  AND `locked_until` IN (%s, %s)
+FOR UPDATE;
+
+-- dead letter
+UPDATE `steps`
+SET `name` = %s
+  , `locked_until` = NULL
+WHERE `id` IN (%s);
