@@ -7,13 +7,14 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 UV := $(shell command -v uv 2>/dev/null)
 
-.PHONY: help demo test test-slow lint format bench clean
+.PHONY: help demo test test-slow lint docs format bench clean
 
 help:
 	@echo "make demo       a short demonstration (examples/demo.py)"
 	@echo "make test       the test suite; ARGS='-k lease' goes to pytest"
 	@echo "make test-slow  the tests that make test leaves out: slow ones and load"
 	@echo "make lint       ruff, mypy, import-linter"
+	@echo "make docs       the documentation into site/; whatever mkdocs warns of is an error"
 	@echo "make format     what ruff can mend by itself"
 	@echo "make bench      the benchmarks"
 	@echo "make clean      removes the virtual environment and all caches"
@@ -33,6 +34,9 @@ lint: $(READY)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+docs: $(READY)
+	NO_MKDOCS_2_WARNING=true $(BIN)/mkdocs build --quiet --strict $(ARGS)
+
 format: $(READY)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
@@ -41,7 +45,7 @@ bench: $(READY)
 	$(BIN)/python -m benchmarks.run $(ARGS)
 
 clean:
-	rm -rf $(VENV) build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) build dist site .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Made again whenever pyproject.toml changes; a second run does nothing here.
