@@ -199,7 +199,12 @@ class SQLBroker(SQLRegistrator, BrokerUsecase[Delivery, Engine, SQLBrokerConfig]
         )
 
     def __repr__(self) -> str:
-        return f"SQLBroker({self._source.specification_url(None)!r})"
+        return f"SQLBroker({self.public_url!r})"
+
+    @property
+    def public_url(self) -> str:
+        """Which database it is, as far as that may be shown: no user, no password, no folder of a file."""
+        return self._source.specification_url(None)
 
     @property
     def clock(self) -> Clock:

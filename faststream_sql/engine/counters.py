@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 from typing_extensions import assert_never
 
@@ -28,7 +28,11 @@ class QueueCounters:
     lost: int = 0
     """Rows found to be no longer their delivery's own."""
     unknown: int = 0
-    """Settlements whose answer was lost: each row is settled or gone, and nobody knows which."""
+    """Settlements whose answer was lost: each row is settled or gone, and nobody knows which. They count among the settlements too."""
+
+    def plus(self, other: QueueCounters) -> QueueCounters:
+        """Both together, as a value of its own."""
+        return QueueCounters(**{each.name: getattr(self, each.name) + getattr(other, each.name) for each in fields(self)})
 
     def settled(self, outcome: Outcome) -> None:
         """Count a settlement by the outcome that took effect."""
@@ -69,4 +73,5 @@ class Counters:
         return self._queues.setdefault((table, group), QueueCounters())
 
     def __iter__(self) -> Iterator[tuple[QueueTable, str | None, QueueCounters]]:
-        return iter([(table, group, counters) for (table, group), counters in self._queues.items()])
+        # a list made in one step: metrics are read in a thread of their exporter, while a subscription may add a queue
+        return iter([(table, group, counters) for (table, group), counters in list(self._queues.items())])

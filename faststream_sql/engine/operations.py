@@ -40,6 +40,11 @@ class Depth:
         """All of them."""
         return self.ready + self.delayed + (self.in_work or 0)
 
+    @classmethod
+    def empty(cls, table: QueueTable) -> Depth:
+        """That of a group without rows."""
+        return cls(in_work=0 if table.locked_until else None)
+
 
 async def depths(engine: Engine, table: QueueTable) -> dict[str | None, Depth]:
     """The rows of each group that has any; of a table without groups, those of the group None.
@@ -120,7 +125,8 @@ class DeadLetters:
     async def requeue(self, limit: int | None) -> AsyncIterator[int]:
         """Send rows back to their queue with a first attempt, in transactions of a few hundred; rows in work are left alone.
 
-        Yields how many each transaction moved. `limit` is how many in all; None for every row.
+        Yields how many each transaction moved. `limit` is how many in all; None for as many as there are when it begins, so that rows that
+        fail again at once are not moved without end.
         """
         plan = (await self._statements()).requeue
         if plan is None:
@@ -136,15 +142,15 @@ class DeadLetters:
             yield deleted
 
     async def _write(self, purpose: str, plan: Plan, limit: int | None) -> AsyncIterator[int]:
-        left = limit
-        while left is None or left > 0:
-            most = WRITE_TOGETHER if left is None else min(left, WRITE_TOGETHER)
+        left = await self.count() if limit is None else limit
+        while left > 0:
+            most = min(left, WRITE_TOGETHER)
             async with self.engine.pool.connection(Use.STATEMENT, f"{purpose} of {self._who}") as connection:
                 rows = await run_plan(connection, plan, {**self._values(), "limit": most, "queue": self.queue}, 0)
             if not rows:
                 return
             yield len(rows)
-            left = None if left is None else left - len(rows)
+            left -= len(rows)
 
     async def _statements(self) -> DeadLetterStatements:
         opened = await self.engine.open_table(self.table, self._who, "dead letters")

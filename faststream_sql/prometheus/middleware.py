@@ -15,7 +15,7 @@ from faststream_sql.prometheus.provider import SQLMetricsSettingsProvider
 
 
 class SQLPrometheusMiddleware(PrometheusMiddleware[Delivery, SQLPublishCommand]):
-    """FastStream's metrics of what is published and handled. What waits in the tables is `QueueMetrics`'."""
+    """FastStream's metrics of what is published and handled. What waits in the tables is told by `SQLQueueMetrics`."""
 
     def __init__(
         self,

@@ -196,3 +196,14 @@ async def test_dead_letters_in_a_table_of_their_own(make_bench: MakeBench, pair:
         (ids[1], b"two", 1, "7"),
     ]
     assert await bench.rows(dead_table) == []
+
+
+async def test_rows_that_die_again_at_once_are_not_moved_without_end(bench: Bench) -> None:
+    await bench.publish(b"one", b"two", group="jobs.dead")
+    moved: list[int] = []
+    async for step in dead_letters(bench).requeue(None):
+        moved.append(step)
+        await bench.publish(b"again", group="jobs.dead")
+        if len(moved) > 3:
+            break
+    assert moved == [2]

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
-from faststream.exceptions import RejectMessage
+import pytest
+from faststream.exceptions import IgnoredException, RejectMessage
+from faststream.middlewares import AckPolicy
 from prometheus_client import CollectorRegistry
 
-from faststream_sql import SQLBroker
+from faststream_sql import SQLBroker, TestSQLBroker
 from faststream_sql.annotations import SQLMessage
 from faststream_sql.prometheus import SQLPrometheusMiddleware
 from tests.waiting import until
@@ -74,3 +77,69 @@ async def test_custom_labels_see_the_delivery(sqlite_url: str) -> None:
         {"app_name": "faststream", "broker": "sql", "handler": "emails", "attempt": "1", "region": "eu"},
     )
     assert found == 1
+
+
+@pytest.mark.parametrize(
+    ("raises", "answers", "status"),
+    [
+        (RejectMessage, None, "rejected"),
+        (Exception, None, "error"),
+        (None, "ack", "acked"),
+        (None, "nack", "nacked"),
+        (None, "reject", "rejected"),
+        (IgnoredException, None, "error"),
+        (None, None, "acked"),
+    ],
+)
+async def test_the_status_is_what_became_of_the_message(raises: type[Exception] | None, answers: str | None, status: str) -> None:
+    registry = CollectorRegistry()
+    broker = SQLBroker("sqlite://", logger=None, middlewares=(SQLPrometheusMiddleware(registry=registry),))
+
+    @broker.subscriber("emails", backoff=3600, ack_policy=AckPolicy.NACK_ON_ERROR)
+    async def handle(body: str, message: SQLMessage) -> None:
+        if raises is not None:
+            raise raises
+        if answers is not None:
+            await getattr(message, answers)()
+
+    async with TestSQLBroker(broker) as br:
+        with suppress(Exception):
+            await br.publish("hello", "emails")
+        labels = {"app_name": "faststream", "broker": "sql", "handler": "emails"}
+        found = {
+            sample.labels["status"]: sample.value
+            for family in registry.collect()
+            for sample in family.samples
+            if sample.name == "faststream_received_processed_messages_total" and labels.items() <= sample.labels.items()
+        }
+        assert found == {status: 1}
+        errors = {"exception_type": "Exception", **labels}
+        counted = registry.get_sample_value("faststream_received_processed_messages_exceptions_total", errors)
+        assert counted == (1 if raises is Exception else None)
+
+
+async def test_a_request_counts_its_message_and_not_the_answer() -> None:
+    registry = CollectorRegistry()
+    broker = SQLBroker("sqlite://", logger=None, middlewares=(SQLPrometheusMiddleware(registry=registry),))
+
+    @broker.subscriber("sums")
+    async def handle(body: list[int]) -> int:
+        return sum(body)
+
+    async with TestSQLBroker(broker) as br:
+        answer = await br.request([1, 2], "sums")
+    assert await answer.decode() == 3
+    counted = {
+        (sample.name, sample.labels.get("handler", sample.labels.get("destination"))): sample.value
+        for family in registry.collect()
+        for sample in family.samples
+        if sample.name in {"faststream_received_messages_total", "faststream_published_messages_total"}
+    }
+    assert counted == {("faststream_received_messages_total", "sums"): 1, ("faststream_published_messages_total", "sums"): 1}
+
+
+def test_two_middlewares_share_a_registry() -> None:
+    registry = CollectorRegistry()
+    for _ in range(2):
+        SQLBroker("sqlite://", middlewares=(SQLPrometheusMiddleware(registry=registry),))
+    assert len({family.name for family in registry.collect()}) == len(list(registry.collect()))
