@@ -11,7 +11,7 @@ from faststream_sql.opentelemetry.provider import SQLTelemetrySettingsProvider
 
 
 class SQLTelemetryMiddleware(TelemetryMiddleware[SQLPublishCommand]):
-    """Spans and metrics of what is published and handled.
+    """Spans and metrics of what is published and handled. What waits in the tables is told by `SQLQueueTelemetry`.
 
     The trace travels in the headers, so it goes on in another process, and over retries, only where the table has the role Headers.
     """

@@ -9,6 +9,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from faststream import BaseMiddleware
 from faststream.opentelemetry import Baggage, CurrentBaggage, CurrentSpan
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
@@ -18,7 +19,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import SpanKind
 
 from faststream_sql import QueueTable, SQLBroker
-from faststream_sql.opentelemetry import SQLTelemetryMiddleware
+from faststream_sql.opentelemetry import SQLQueueTelemetry, SQLTelemetryMiddleware
 from tests.waiting import until
 
 
@@ -195,3 +196,92 @@ async def test_a_table_without_groups_and_headers(sqlite_url: str, telemetry: Te
     assert process.attributes["messaging.destination_publish.name"] == "reports"
     assert process.attributes["messaging.sql.row_id"] == str(row_id)
     assert "messaging.sql.attempt" not in process.attributes
+
+
+async def test_the_queues_own_metrics(sqlite_url: str, telemetry: Telemetry) -> None:
+    broker = SQLBroker(sqlite_url, logger=None, poll_interval=0.02)
+    queues = SQLQueueTelemetry(broker, meter_provider=telemetry.meters)
+
+    @broker.subscriber("emails", max_attempts=1, dead_letter="emails.dead")
+    async def handle(body: str) -> None:
+        raise ValueError(body)
+
+    def values(name: str, **attributes: str) -> list[float]:
+        found = telemetry.points().get(f"messaging.sql.{name}", [])
+        return [point.value for point in found if attributes.items() <= dict(point.attributes).items()]
+
+    await broker.create_tables()
+    await broker.publish("later", "emails", delay=3600)
+    await broker.publish("now", "emails")
+    await queues.read()
+    assert {name: values(f"queue.{name}") for name in ("ready", "delayed", "in_work", "dead")} == {
+        "ready": [1],
+        "delayed": [1],
+        "in_work": [0],
+        "dead": [0],
+    }
+    assert 0 < values("queue.oldest_ready_age")[0] < 60
+    await broker.start()
+    await until(lambda: values("queue.settlements", **{"messaging.sql.outcome": "dead_letter"}) == [1])
+    await queues.read()
+    assert values("queue.dead") == [1]
+    assert [values(f"queue.{name}") for name in ("claims", "leases_renewed", "leases_lost", "settlements_unknown")] == [[1], [0], [0], [0]]
+    assert values("pool.max") == [broker.engine.pool.size]
+    assert values("pool.in_use")[0] in {0, 1}
+    (point,) = telemetry.points()["messaging.sql.queue.claims"]
+    assert point.attributes == {
+        "messaging.system": "sql",
+        "messaging.destination.name": "emails",
+        "db.namespace": "sqlite:///test.db",
+        "db.collection.name": "faststream_queue",
+    }
+    await broker.stop()
+    assert values("queue.claims") == []
+
+
+async def test_several_answers_leave_the_trace_as_they_found_it(sqlite_url: str, telemetry: Telemetry) -> None:
+    ended: list[BaseException | None] = []
+
+    class Last(BaseMiddleware):
+        async def after_processed(self, exc_type: Any = None, exc_val: Any = None, exc_tb: Any = None) -> bool | None:
+            if self.msg is not None:
+                ended.append(exc_val)
+            return await super().after_processed(exc_type, exc_val, exc_tb)
+
+    broker = SQLBroker(sqlite_url, logger=None, poll_interval=0.02, middlewares=(telemetry.middleware, Last))
+
+    @broker.subscriber("emails")
+    @broker.publisher("sent")
+    @broker.publisher("logged")
+    async def handle(body: str) -> str:
+        return body
+
+    await broker.create_tables()
+    await broker.start()
+    await broker.publish("hello", "emails")
+    await until(lambda: ended)
+    await broker.stop()
+    assert ended == [None]
+    (process,) = telemetry.spans("emails process")
+    for name in ("sent publish", "logged publish"):
+        (publish,) = telemetry.spans(name)
+        assert publish.parent
+        assert publish.parent.span_id == process.context.span_id
+
+
+async def test_a_row_without_a_trace_begins_one(sqlite_url: str, telemetry: Telemetry) -> None:
+    broker, plain = broker_on(sqlite_url, telemetry), SQLBroker(sqlite_url, logger=None)
+
+    @broker.subscriber("emails")
+    async def handle(body: str) -> None: ...
+
+    await broker.create_tables()
+    await plain.publish("hello", "emails")
+    await plain.stop()
+    await broker.start()
+    await until(lambda: telemetry.spans("emails process"))
+    await broker.stop()
+    (create,), (process,) = telemetry.spans("emails create"), telemetry.spans("emails process")
+    assert create.kind is SpanKind.CONSUMER
+    assert process.parent
+    assert process.parent.span_id == create.context.span_id
