@@ -91,8 +91,9 @@ async def test_the_engine_counts_what_it_does(bench: Bench) -> None:
         await delivery.settle(outcome)
 
     await bench.publish(b"ack", b"reject", b"nack", b"last", b"dead")
-    await bench.subscribe(answer, max_attempts=2, dead_letter="jobs.dead")
+    subscription = await bench.subscribe(answer, max_attempts=2, dead_letter="jobs.dead")
     await bench.until_rows(lambda rows: [row["group"] for row in rows] == ["jobs.dead"] * 2)
+    await subscription.stop(5.0)  # a settlement counts when it returns, a moment after its commit
     counters = bench.engine.counters.of(bench.table, "jobs")
     assert counters.settlements == {"ack": 2, "reject": 1, "nack": 2, "dead_letter": 2, "release": 0}
     assert (counters.claimed, counters.lost, counters.unknown) == (7, 0, 0)
