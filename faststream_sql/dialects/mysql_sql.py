@@ -13,7 +13,7 @@ _IN_GROUP = """
   AND BINARY {group} = :group                            --? group
   AND {processed_at} IS NULL                             --? processed_at
   AND {retry_after} <= :now@retry_after                  --? retry_after
-  AND ({partition_key} IS NULL OR {partition_key} NOT IN (:busy))  --? partition_key
+  AND ({partition_key} IN (:busy)) IS NOT TRUE           --? partition_key
 """
 
 # `{walk}` names the index that has the claim's order: without it a filesort would lock every row that it reads.

@@ -27,8 +27,9 @@ def open_pool(url: DatabaseURL, *, size: int, acquire_timeout: float, command_ti
 
                 return AiosqlitePool(url, size=size, acquire_timeout=acquire_timeout, command_timeout=command_timeout)
             case "mysql" | "mariadb":
-                msg = "MySQL and MariaDB are not supported in this release"
-                raise DeclarationError(msg)
+                from faststream_sql.drivers.asyncmy import AsyncmyPool
+
+                return AsyncmyPool(url, size=size, acquire_timeout=acquire_timeout, command_timeout=command_timeout, tls=tls)
     except ModuleNotFoundError as error:
         if error.name is None or error.name.startswith("faststream_sql"):
             raise

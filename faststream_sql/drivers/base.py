@@ -8,9 +8,10 @@ itself `broken` and its pool discards it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from enum import Enum
+from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
 from faststream_sql.table.catalogue import ColumnFacts, IndexFacts
@@ -101,6 +102,8 @@ class Server(NamedTuple):
     """Whether a pooler stands between, so that a session is not the client's own."""
     warnings: tuple[str, ...] = ()
     """What the service's operator should hear of at start."""
+    refuses: Mapping[str, str] = MappingProxyType({})
+    """Forms that the server's settings rule out (`row_lock`, `lease`, `advisory`), each with the reason and the way out."""
 
 
 class Listener(Protocol):

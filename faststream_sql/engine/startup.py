@@ -28,12 +28,15 @@ Statements = LeaseStatements | RowLockStatements | AdvisoryStatements
 
 
 def check_server(dialect: Dialect, server: Server, need: str) -> None:
-    """Raises ServerTooOldError where the server cannot serve a form (`row_lock`, `lease`, `advisory`, or `fifo`)."""
+    """Raises ServerTooOldError or DeclarationError where the server cannot serve a form (`row_lock`, `lease`, `advisory`, or `fifo`)."""
     floor = dialect.floors.get(need)
     if floor is not None and server.version[: len(floor)] < floor:
         needed = ".".join(map(str, floor))
         msg = f"{dialect.product} {server.detail} is too old for {need.replace('_', ' ')}: it needs {needed} or later"
         raise ServerTooOldError(msg)
+    if need in server.refuses:
+        msg = f"{dialect.product} {server.detail} cannot serve the {need.replace('_', ' ')} form: {server.refuses[need]}"
+        raise DeclarationError(msg)
 
 
 async def open_table(pool: Pool, dialect: Dialect, table: QueueTable, who: str, purpose: str) -> OpenTable:

@@ -36,6 +36,8 @@ PAIRS = [
     Pair("memory", "advisory"),
     Pair("sqlite", "advisory"),
     Pair("postgres", "advisory"),
+    Pair("mysql", "lease"),
+    Pair("mysql", "row_lock"),
 ]
 
 

@@ -116,8 +116,8 @@ async def test_a_lease_in_whole_seconds_needs_an_attempt(make_bench: MakeBench, 
 
 async def test_a_missing_index_is_a_warning_with_its_ddl(make_bench: MakeBench, pair: Pair) -> None:
     bench = await make_bench()
-    await bench.sql("DROP INDEX jobs_claim")
+    await bench.sql("DROP INDEX jobs_claim" + (" ON jobs" if pair.database == "mysql" else ""))
     await bench.publish(b"one")
     await bench.subscribe()
     await bench.until(lambda: bench.seen == [(b"one", 1)])
-    assert any("CREATE INDEX IF NOT EXISTS" in text for _, text in bench.logged)
+    assert any("CREATE INDEX " in text and "jobs_claim" in text for _, text in bench.logged)

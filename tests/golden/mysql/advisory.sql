@@ -1,2 +1,2 @@
 -- refused
--- table 'accounts' declares advisory_lock, which is not supported on MySQL in this release: use the lease form
+-- table 'accounts': advisory_lock is not supported on MySQL in this release: use the lease form

@@ -19,7 +19,7 @@ WHERE (`locked_until` IS NULL OR `locked_until` <= %s)
   AND `name` = %s
   AND BINARY `name` = %s
   AND `retry_after` <= %s
-  AND (`key` IS NULL OR `key` NOT IN (%s))
+  AND (`key` IN (%s)) IS NOT TRUE
 ORDER BY `priority`, `retry_after`, `id`
 LIMIT %s
 FOR UPDATE SKIP LOCKED;

@@ -1,0 +1,321 @@
+"""MySQL and MariaDB through asyncmy."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import ssl
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from asyncmy import connection as asyncmy_connection
+from asyncmy.errors import MySQLError
+
+from faststream_sql.drivers.asyncmy_connect import SESSION, addresses, connect_arguments, connect_timeout
+from faststream_sql.drivers.asyncmy_errors import mapped, mapped_connect_error
+from faststream_sql.drivers.base import Connection, Listener, Query, Row, Server, Use
+from faststream_sql.drivers.own_pool import OwnPool
+from faststream_sql.drivers.sqlalchemy import unwrap
+from faststream_sql.drivers.url import DatabaseURL
+from faststream_sql.errors import ConnectionLostError, DatabaseError, DataError, UnavailableError
+from faststream_sql.table.catalogue import ColumnFacts, IndexFacts
+
+ROLLBACK_SECONDS = 1.0
+"""How long a connection that comes back in a transaction has for its rollback before it is cut."""
+
+_LEVELS = {
+    None: "READ COMMITTED",
+    "read_committed": "READ COMMITTED",
+    "repeatable_read": "REPEATABLE READ",
+    "serializable": "SERIALIZABLE",
+}
+
+_COLUMNS = """
+SELECT column_name, LOWER(column_type), is_nullable = 'YES', column_default, CONCAT_WS(' ', NULLIF(LOWER(extra), ''), collation_name)
+FROM information_schema.columns WHERE table_schema = COALESCE(%s, DATABASE()) AND table_name = %s ORDER BY ordinal_position
+"""
+_INDEXES = """
+SELECT index_name, COALESCE(column_name, '')
+FROM information_schema.statistics WHERE table_schema = COALESCE(%s, DATABASE()) AND table_name = %s ORDER BY index_name, seq_in_index
+"""
+_VARIABLES = "SHOW VARIABLES WHERE Variable_name IN ('version', 'binlog_format', 'log_bin', 'wsrep_on')"
+
+_MARK = re.compile("%%|%s")
+
+log = logging.getLogger("faststream_sql.drivers")
+
+
+class AsyncmyConnection:
+    """One session of MySQL or MariaDB. `owned` is False for one that a caller lent.
+
+    Values are written into the text by asyncmy's own escaping, by the mode that the session reports. Every call has a time limit, after
+    which the socket is cut: asyncmy waits without end for a host that is gone.
+    """
+
+    __slots__ = ("_owned", "_raw", "_timeout", "broken", "entered", "id_step", "most_bytes")
+
+    def __init__(self, raw: Any, command_timeout: float, *, owned: bool = True) -> None:
+        self.broken = False
+        self.entered: tuple[Use, str] | None = None
+        self.id_step = 1
+        """The distance of two generated ids of one statement (`auto_increment_increment`)."""
+        self.most_bytes: int | None = None
+        """The longest statement that the server takes (`max_allowed_packet`); None: not read."""
+        self._raw = raw
+        self._timeout = command_timeout
+        self._owned = owned
+
+    @property
+    def raw(self) -> Any:
+        """The connection of asyncmy itself."""
+        return self._raw
+
+    @property
+    def in_transaction(self) -> bool:
+        return bool(self._raw.get_transaction_status())
+
+    async def fetch(self, text: str, args: Sequence[object] = (), *, timeout: float | None = None) -> list[Row]:
+        """As the protocol says. Of a write that returns no rows: a row for each row that it matched, with the id where it generated one."""
+        result = (await self._run(self._bound(text, args), timeout))[-1]
+        if result.rows is not None:
+            return list(result.rows)
+        if result.insert_id:
+            return [(result.insert_id + n * self.id_step,) for n in range(result.affected_rows)]
+        return [(None,)] * result.affected_rows
+
+    async def execute(self, text: str, args: Sequence[object] = (), *, timeout: float | None = None) -> int:
+        return int((await self._run(self._bound(text, args), timeout))[-1].affected_rows)
+
+    async def script(self, text: str, *, timeout: float | None = None) -> None:
+        await self._run(text, timeout)
+
+    async def select_then_write(
+        self, select: Query, write: Callable[[list[Row]], Sequence[Query]], *, timeout: float | None = None
+    ) -> list[Row]:
+        try:
+            results = await self._run(f"{_begin(None)}; {self._bound(*select)}", timeout)
+            rows: list[Row] = list(results[-1].rows or ())
+            await self._run("; ".join([*(self._bound(*query) for query in write(rows)), "COMMIT"]), timeout)
+        except BaseException:
+            if not self.broken:
+                await self.rollback()
+            raise
+        return rows
+
+    async def begin(self, isolation: str | None = None) -> None:
+        await self.script(_begin(isolation))
+
+    async def commit(self) -> None:
+        await self.script("COMMIT")
+
+    async def rollback(self) -> None:
+        await self.script("ROLLBACK")
+
+    async def prepare(self, text: str) -> None:
+        async def check() -> None:
+            statement = await self._raw.prepare(_MARK.sub(lambda mark: "%" if mark[0] == "%%" else "?", text))
+            await statement.close()
+
+        await self._guarded(check, None)
+
+    async def columns(self, table: str, schema: str | None) -> list[ColumnFacts]:
+        rows = await self.fetch(_COLUMNS, [schema, table])
+        return [ColumnFacts(name, _text(kind), bool(nullable), default, extra) for name, kind, nullable, default, extra in rows]
+
+    async def indexes(self, table: str, schema: str | None) -> list[IndexFacts]:
+        found: dict[str, list[str]] = {}
+        for name, column in await self.fetch(_INDEXES, [schema, table]):
+            found.setdefault(name, []).append(column)
+        return [IndexFacts(name, tuple(columns)) for name, columns in found.items()]
+
+    def _bound(self, text: str, args: Sequence[object]) -> str:
+        """The text with its values in it. Raises DataError for a value that cannot be written."""
+        try:
+            bound: str = text % tuple(map(self._raw.literal, args))
+        except Exception as error:
+            raise mapped(error) from error
+        return bound
+
+    async def _run(self, sql: str, timeout: float | None) -> list[Any]:
+        """Run a text of one or several statements; the result of each."""
+        raw = self._raw
+        try:
+            encoded = sql.encode("utf-8", "surrogateescape")
+        except UnicodeEncodeError as error:
+            raise mapped(error) from error
+        if self.most_bytes is not None and len(encoded) >= self.most_bytes:
+            msg = f"a statement of {len(encoded)} bytes is longer than the server's max_allowed_packet of {self.most_bytes}"
+            raise DataError(msg)
+        results: list[Any] = []
+
+        async def query() -> None:
+            await raw.query(encoded)
+            results.append(raw._result)
+            while raw._result.has_next:
+                await raw.next_result()
+                results.append(raw._result)
+
+        await self._guarded(query, timeout)
+        return results
+
+    async def _guarded(self, call: Callable[[], Any], timeout: float | None) -> None:
+        """Await a call of asyncmy; whatever leaves the session in doubt marks it broken."""
+        seconds = self._timeout if timeout is None else min(timeout, self._timeout)
+        expired: list[bool] = []
+
+        def expire() -> None:
+            expired.append(True)
+            self.terminate()
+
+        timer = asyncio.get_running_loop().call_later(seconds, expire)
+        try:
+            await call()
+        except asyncio.CancelledError:
+            self.broken = True
+            raise
+        except Exception as error:
+            failure = mapped(error)
+            if expired:
+                failure = ConnectionLostError(f"the database did not answer in {seconds:g} s; whether the statement ran is unknown")
+            if isinstance(failure, ConnectionLostError) or self.is_closed():
+                self.broken = True
+                if self._owned:
+                    self.terminate()
+            raise failure from error
+        finally:
+            timer.cancel()
+
+    def is_closed(self) -> bool:
+        return bool(self._raw._stream_broken)
+
+    def terminate(self) -> None:
+        """Cut the session off without a word to the server."""
+        if self._raw._transport is not None:
+            self._raw._transport.abort()
+
+    async def end_transaction(self) -> bool:
+        try:
+            await self.script("ROLLBACK", timeout=ROLLBACK_SECONDS)
+        except DatabaseError as error:
+            log.debug("a connection that came back in a transaction could not be rolled back: %r", error)
+            return False
+        return True
+
+    async def close(self) -> None:
+        await self._raw.ensure_closed()
+
+
+class AsyncmyPool(OwnPool[AsyncmyConnection]):
+    """A pool of the broker's own."""
+
+    def __init__(
+        self, url: DatabaseURL, *, size: int, acquire_timeout: float, command_timeout: float, tls: ssl.SSLContext | None = None
+    ) -> None:
+        super().__init__(size=size, acquire_timeout=acquire_timeout)
+        self._url = url
+        self._command_timeout = command_timeout
+        self._tls = tls
+
+    async def _recognise(self, session: AsyncmyConnection) -> Server:
+        return await server_of(session)
+
+    async def _connect_session(self) -> AsyncmyConnection:
+        failure: DatabaseError = UnavailableError(f"cannot connect to {self._url.public_url()}")
+        for address in addresses(self._url):
+            try:
+                return await self._session(address)
+            except (OSError, asyncio.TimeoutError, TimeoutError, MySQLError, RuntimeError) as error:
+                failure = mapped_connect_error(error, self._url)
+            except DatabaseError as error:
+                failure = UnavailableError(f"cannot set up a session on {self._url.public_url()}: {error}", code=error.code)
+        raise failure  # outside the except block: the driver's text names the user, and must not come along as a context
+
+    async def _session(self, address: dict[str, Any]) -> AsyncmyConnection:
+        raw = await self._dial(address)
+        session = AsyncmyConnection(raw, self._command_timeout)
+        try:
+            await session.script(SESSION)
+            await read_limits(session)
+        except BaseException:
+            session.terminate()
+            raise
+        return session
+
+    async def _dial(self, address: dict[str, Any]) -> Any:
+        """A frame of its own for what holds the password: a report that shows the locals of an error's frames never sees it."""
+        raw: Any = asyncmy_connection.Connection(**connect_arguments(self._url, self._tls), **address)
+        try:
+            await asyncio.wait_for(raw.connect(), connect_timeout(self._url))
+        except BaseException:
+            if raw._transport is not None:
+                raw._transport.abort()
+            raise
+        return raw
+
+    async def listener(self, heard: Callable[[str, str], None]) -> Listener | None:
+        return None
+
+    async def process_keys(self) -> set[object] | None:
+        return None
+
+    async def borrow(self, connection: object) -> Connection:
+        return await borrowed(connection, self._command_timeout)
+
+
+async def borrowed(connection: object, command_timeout: float) -> AsyncmyConnection:
+    """A connection that a caller owns. Raises TypeError for what is none of MySQL or MariaDB."""
+    raw: Any = await unwrap(connection)
+    if not _is_asyncmy(raw):
+        msg = (
+            f"connection={type(connection).__name__} cannot carry a publish into MySQL or MariaDB: give an asyncmy connection, or an "
+            "AsyncConnection or AsyncSession of SQLAlchemy on mysql+asyncmy"
+        )
+        raise TypeError(msg)
+    if raw._encoding not in {"utf8", "utf8mb4"}:
+        msg = f"connection={type(connection).__name__} speaks {raw._charset}, in which not every text can be written: connect with utf8mb4"
+        raise TypeError(msg)
+    return AsyncmyConnection(raw, command_timeout, owned=False)
+
+
+async def read_limits(session: AsyncmyConnection) -> None:
+    """Read what the session must know of the server to reckon ids and to refuse what is too long."""
+    ((step, most),) = await session.fetch("SELECT @@auto_increment_increment, @@max_allowed_packet")
+    session.id_step, session.most_bytes = int(step), int(most)
+
+
+async def server_of(connection: Connection) -> Server:
+    """The product and its version. A MariaDB may call itself `5.5.5-10.6…`: replication of old made it so."""
+    variables = {str(name).lower(): str(value) for name, value in await connection.fetch(_VARIABLES)}
+    detail = variables["version"]
+    product = "mariadb" if "mariadb" in detail.lower() else "mysql"
+    plain = detail.removeprefix("5.5.5-") if product == "mariadb" else detail
+    numbers = re.match(r"\d+(?:\.\d+)*", plain)
+    version = tuple(int(part) for part in numbers[0].split(".")) if numbers else ()
+    return Server(product, version, detail, refuses=_refusals(variables))
+
+
+def _refusals(variables: dict[str, str]) -> dict[str, str]:
+    """What the server's settings rule out, by form."""
+    refused: dict[str, str] = {}
+    if variables.get("log_bin", "OFF").upper() == "ON" and variables.get("binlog_format", "").upper() == "STATEMENT":
+        refused |= dict.fromkeys(
+            ("row_lock", "lease", "advisory"), "binlog_format=STATEMENT lets nothing be written at READ COMMITTED: set ROW"
+        )
+    if variables.get("wsrep_on", "OFF").upper() == "ON":
+        refused["advisory"] = (
+            "this is a Galera node, and GET_LOCK holds on one node alone: use the lease form, by a column of the role LockedUntil"
+        )
+    return refused
+
+
+def _begin(isolation: str | None) -> str:
+    return f"SET TRANSACTION ISOLATION LEVEL {_LEVELS[isolation]}; START TRANSACTION"
+
+
+def _is_asyncmy(raw: object) -> bool:
+    return isinstance(raw, asyncmy_connection.Connection)
+
+
+def _text(value: object) -> str:
+    return value.decode() if isinstance(value, bytes) else str(value)
