@@ -153,8 +153,11 @@ class RowLockStatements:
     nack: Statement
     bury: Statement | None
     commit_and_begin: Callable[[str | None], str]
-    """Ends the transaction and opens the next one, in one simple query."""
+    """Ends the transaction and opens the next one, in one simple query; with `take` it only ends it."""
     finish_inline: Callable[[object, str | None], str] | None
+    take: Statement | None = None
+    """Locks the row `:id` if it is still due. Where a locking read keeps the locks of rows that it passed over, a claim finds its row in a
+    transaction that ends with the statement, and takes it by this in the one that lasts."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,13 +32,6 @@ from faststream_sql.table.table import QueueTable
 SPELLING = Spelling(quote=quote, placeholder=lambda _: "%s", reuse=False, escape=lambda text: text.replace("%", "%%"))
 _PLACE = re.compile("%%|%s")
 
-ISOLATION: Mapping[str | None, str] = {
-    None: "READ COMMITTED",
-    "read_committed": "READ COMMITTED",
-    "repeatable_read": "REPEATABLE READ",
-    "serializable": "SERIALIZABLE",
-}
-
 
 class Several(tuple[object, ...]):
     """Values for one `IN (…)`: the text grows a place for each. Of none it is NULL, which is in nothing."""
@@ -144,8 +137,9 @@ class MySQL:
             finish=_statement(compiler, "finish", sql.PROCESS_HELD if table.processed_at else sql.DELETE_HELD),
             nack=_statement(compiler, "nack", sql.NACK_HELD),
             bury=_statement(compiler, "dead letter", sql.BURY_HELD_IN_GROUP) if table.group else None,
-            commit_and_begin=_commit_and_begin,
+            commit_and_begin=lambda _: "COMMIT",
             finish_inline=None,
+            take=_statement(compiler, "claim", sql.TAKE_ROW_LOCK),
         )
 
     def advisory(self, table: QueueTable, types: ColumnTypes, dead: QueueTable | None) -> AdvisoryStatements:
@@ -168,10 +162,6 @@ class MySQL:
         if table.fifo:
             msg = f"table {table.qualified_name!r} declares fifo, which is not supported on {self.product} in this release"
             raise DeclarationError(msg)
-
-
-def _commit_and_begin(isolation: str | None) -> str:
-    return f"COMMIT; SET TRANSACTION ISOLATION LEVEL {ISOLATION[isolation]}; START TRANSACTION"
 
 
 def _compiler(table: QueueTable, types: ColumnTypes, dead: QueueTable | None = None) -> Compiler:

@@ -83,6 +83,17 @@ LIMIT :limit
 FOR UPDATE SKIP LOCKED
 """
 )
+# InnoDB keeps the lock on each index entry that a locking read looks at, also of rows that it rejects, until the transaction ends. So the
+# claim above runs in a transaction of its own, and the row that it found is locked by its id, in the one that lasts.
+TAKE_ROW_LOCK = """
+SELECT {claimed} FROM {table}
+WHERE {id} = :id
+  AND {group} = :group                                   --? group
+  AND BINARY {group} = :group                            --? group
+  AND {processed_at} IS NULL                             --? processed_at
+  AND {retry_after} <= :now@retry_after                  --? retry_after
+FOR UPDATE SKIP LOCKED
+"""
 DELETE_HELD = "DELETE FROM {table} WHERE {id} = :id"
 PROCESS_HELD = "UPDATE {table} SET {processed_at} = :now@processed_at WHERE {id} = :id AND {processed_at} IS NULL"
 NACK_HELD = """

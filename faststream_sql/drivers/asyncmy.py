@@ -53,7 +53,7 @@ class AsyncmyConnection:
     which the socket is cut: asyncmy waits without end for a host that is gone.
     """
 
-    __slots__ = ("_owned", "_raw", "_timeout", "broken", "entered", "id_step", "most_bytes")
+    __slots__ = ("_begin", "_owned", "_raw", "_timeout", "broken", "entered", "id_step", "most_bytes")
 
     def __init__(self, raw: Any, command_timeout: float, *, owned: bool = True) -> None:
         self.broken = False
@@ -62,6 +62,8 @@ class AsyncmyConnection:
         """The distance of two generated ids of one statement (`auto_increment_increment`)."""
         self.most_bytes: int | None = None
         """The longest statement that the server takes (`max_allowed_packet`); None: not read."""
+        self._begin = ""
+        """What opens the transaction that was asked for: it goes out with the first statement, in the same round trip."""
         self._raw = raw
         self._timeout = command_timeout
         self._owned = owned
@@ -73,7 +75,7 @@ class AsyncmyConnection:
 
     @property
     def in_transaction(self) -> bool:
-        return bool(self._raw.get_transaction_status())
+        return bool(self._begin) or bool(self._raw.get_transaction_status())
 
     async def fetch(self, text: str, args: Sequence[object] = (), *, timeout: float | None = None) -> list[Row]:
         """As the protocol says. Of a write that returns no rows: a row for each row that it matched, with the id where it generated one."""
@@ -94,8 +96,8 @@ class AsyncmyConnection:
         self, select: Query, write: Callable[[list[Row]], Sequence[Query]], *, timeout: float | None = None
     ) -> list[Row]:
         try:
-            results = await self._run(f"{_begin(None)}; {self._bound(*select)}", timeout)
-            rows: list[Row] = list(results[-1].rows or ())
+            await self.begin()
+            rows = await self.fetch(*select, timeout=timeout)
             await self._run("; ".join([*(self._bound(*query) for query in write(rows)), "COMMIT"]), timeout)
         except BaseException:
             if not self.broken:
@@ -104,13 +106,18 @@ class AsyncmyConnection:
         return rows
 
     async def begin(self, isolation: str | None = None) -> None:
-        await self.script(_begin(isolation))
+        self._begin = f"SET TRANSACTION ISOLATION LEVEL {_LEVELS[isolation]}; START TRANSACTION; "
 
     async def commit(self) -> None:
-        await self.script("COMMIT")
+        await self._finish("COMMIT")
 
     async def rollback(self) -> None:
-        await self.script("ROLLBACK")
+        await self._finish("ROLLBACK")
+
+    async def _finish(self, text: str) -> None:
+        begun, self._begin = not self._begin, ""
+        if begun:
+            await self._run(text, None)
 
     async def prepare(self, text: str) -> None:
         async def check() -> None:
@@ -140,6 +147,8 @@ class AsyncmyConnection:
     async def _run(self, sql: str, timeout: float | None) -> list[Any]:
         """Run a text of one or several statements; the result of each."""
         raw = self._raw
+        begin, self._begin = self._begin, ""
+        sql = begin + sql
         try:
             encoded = sql.encode("utf-8", "surrogateescape")
         except UnicodeEncodeError as error:
@@ -307,10 +316,6 @@ def _refusals(variables: dict[str, str]) -> dict[str, str]:
             "this is a Galera node, and GET_LOCK holds on one node alone: use the lease form, by a column of the role LockedUntil"
         )
     return refused
-
-
-def _begin(isolation: str | None) -> str:
-    return f"SET TRANSACTION ISOLATION LEVEL {_LEVELS[isolation]}; START TRANSACTION"
 
 
 def _is_asyncmy(raw: object) -> bool:

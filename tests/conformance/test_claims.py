@@ -131,6 +131,7 @@ async def test_plain_columns_travel_with_the_row(make_bench: MakeBench, pair: Pa
     assert rows == ["seven"]
 
 
+@pytest.mark.databases("memory", "sqlite", "postgres")
 async def test_a_dead_letter_of_a_table_without_groups_moves_to_another_table(make_bench: MakeBench, pair: Pair) -> None:
     table = queue_table(pair.form, group=None, columns=("account",))
     bench = await make_bench(table)

@@ -15,7 +15,7 @@ from tests.conformance.conftest import Pair
 MakeBench = Callable[..., Awaitable[Bench]]
 
 
-pytestmark = pytest.mark.forms("lease", "row_lock")
+pytestmark = [pytest.mark.forms("lease", "row_lock"), pytest.mark.databases("memory", "sqlite", "postgres")]
 
 
 @pytest.fixture

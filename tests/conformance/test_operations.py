@@ -174,6 +174,7 @@ async def test_dead_letters_are_deleted(bench: Bench) -> None:
     assert [row["group"] for row in await bench.rows()] == ["jobs"]
 
 
+@pytest.mark.databases("memory", "sqlite", "postgres")
 async def test_dead_letters_in_a_table_of_their_own(make_bench: MakeBench, pair: Pair) -> None:
     home = queue_table(pair.form, group=None, columns=("account",))
     bench = await make_bench(home)

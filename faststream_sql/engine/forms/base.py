@@ -151,6 +151,10 @@ class RowReader:
         self.locked_until = positions.get("locked_until") if "locked_until" in roles else None
         self._order = [positions[role] for role in table.table.claim_order]
 
+    def key(self, row: Row) -> object:
+        """The row's id, as the driver gave it."""
+        return row[self._id]
+
     def sort(self, rows: list[Row]) -> list[Row]:
         """The rows in claim order: no statement that returns what it wrote promises one."""
         if len(rows) > 1:

@@ -40,9 +40,9 @@ class RowLockForm:
     async def claim(self, limit: int) -> list[Delivery]:
         """Take one row, whatever the limit."""
         keys = self._context.keys
-        if not keys.used:
+        if not keys.used and self._statements.take is None:
             return await self._claim()
-        async with keys.claiming:
+        async with keys.claiming:  # and two that look before they take would find the same row
             kept, others = keys.take(await self._claim())
             await self.release(others)
         return kept
@@ -54,15 +54,14 @@ class RowLockForm:
     async def _claim(self) -> list[Delivery]:
         """One row: each delivery has a connection of its own."""
         connection = self._warm.pop() if self._warm else None
-        warm = connection is not None
         if connection is None:
             connection = await self._context.pool.acquire(Use.DELIVERY, f"delivery of {self._context.name!r}")
         try:
+            warm = connection.in_transaction
             # From idle the first look is one statement: its lock falls at once, and only a row that is there is worth a transaction.
             rows = await self._select(connection)
             if rows and not warm:
-                await connection.begin(self._isolation)
-                rows = await self._select(connection)
+                rows = await self._hold(connection, rows)
             if not rows and connection.in_transaction:
                 await connection.rollback()
         except BaseException:
@@ -80,6 +79,21 @@ class RowLockForm:
         values = {"group": context.group, "now": context.clock.now(), "limit": 1, "mutex": context.mutex, "busy": context.keys.busy()}
         text, args = self._statements.claim.bind(values)
         return await connection.fetch(text, args)
+
+    async def _hold(self, connection: Connection, found: list[Row]) -> list[Row]:
+        """Open the transaction that lasts, and lock a row in it."""
+        await connection.begin(self._isolation)
+        take = self._statements.take
+        if take is None:
+            return await self._select(connection)
+        while found:
+            values = {"id": self._reader.key(found[0]), "group": self._context.group, "now": self._context.clock.now()}
+            if rows := await connection.fetch(*take.bind(values)):
+                return rows
+            await connection.rollback()  # another process was faster: look again
+            found = await self._select(connection)
+            await connection.begin(self._isolation)
+        return []
 
     async def settle(self, delivery: Delivery, outcome: Outcome) -> None:
         connection: Connection = delivery.hold

@@ -32,3 +32,11 @@ WHERE `id` = %s;
 
 -- dead letter
 UPDATE `jobs` SET `name` = %s WHERE `id` = %s;
+
+-- claim
+SELECT `id`, `name`, `rank`, `retry_after`, `payload` FROM `jobs`
+WHERE `id` = %s
+  AND `name` = %s
+  AND BINARY `name` = %s
+  AND `retry_after` <= %s
+FOR UPDATE SKIP LOCKED;

@@ -7,7 +7,7 @@ CREATE TABLE IF NOT EXISTS `steps` (
     `retry_after` datetime(6) NOT NULL DEFAULT (UTC_TIMESTAMP(6)),
     `locked_until` datetime(6),
     `payload` longblob NOT NULL,
-    KEY `steps_claim` (`name`, `priority`, `retry_after`, `id`)
+    KEY `steps_claim` (`name`, `priority`, `retry_after`, `id`, `key`)
 ) ENGINE=InnoDB;
 
 -- insert

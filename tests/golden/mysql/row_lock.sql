@@ -33,3 +33,11 @@ WHERE `job_id` = %s;
 
 -- dead letter
 UPDATE `email_jobs` SET `name` = %s WHERE `job_id` = %s;
+
+-- claim
+SELECT `job_id`, `name`, `retry_after`, `attempt`, `payload` FROM `email_jobs`
+WHERE `job_id` = %s
+  AND `name` = %s
+  AND BINARY `name` = %s
+  AND `retry_after` <= %s
+FOR UPDATE SKIP LOCKED;
