@@ -5,6 +5,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+DOCS_READY := $(VENV)/.docs-ready
 UV := $(shell command -v uv 2>/dev/null)
 
 .PHONY: help demo test test-slow lint docs format bench clean
@@ -34,7 +35,7 @@ lint: $(READY)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-docs: $(READY)
+docs: $(DOCS_READY)
 	NO_MKDOCS_2_WARNING=true $(BIN)/mkdocs build --quiet --strict $(ARGS)
 
 format: $(READY)
@@ -62,5 +63,13 @@ else
 	@test -x $(BIN)/python || "$(PYTHON)" -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'pip>=25.1'
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[all]' --group dev
+endif
+	@touch $@
+
+$(DOCS_READY): $(READY)
+ifneq ($(UV),)
+	$(UV) pip install --quiet --python $(BIN)/python --group docs
+else
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --group docs
 endif
 	@touch $@
