@@ -207,6 +207,11 @@ class SQLBroker(SQLRegistrator, BrokerUsecase[Delivery, Engine, SQLBrokerConfig]
         return self._source.specification_url(None)
 
     @property
+    def source(self) -> DatabaseSource:
+        """What makes its pool."""
+        return self._source
+
+    @property
     def clock(self) -> Clock:
         """Where the broker reads the time."""
         return self.config.broker_config.clock

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from faststream_sql.broker.broker import SQLBroker
 from faststream_sql.broker.publisher import SQLPublisher
 from faststream_sql.broker.subscriber import SQLSubscriber
+from faststream_sql.engine import Engine
+from faststream_sql.engine.forms.base import Log
+from faststream_sql.engine.schema import Reader
 from faststream_sql.table import QueueTable
 
 
@@ -50,6 +54,42 @@ def publishers_of(broker: SQLBroker) -> list[SQLPublisher]:
 def queues_of(broker: SQLBroker) -> list[QueueFacts]:
     """The queues that the broker reads, each once. Raises NoRouteError for one whose name leads into no table."""
     return list(dict.fromkeys(_facts(subscribers_of(broker))))
+
+
+def readers_of(broker: SQLBroker) -> list[Reader]:
+    """The subscriptions as they are declared. Raises NoRouteError for one whose name leads into no table."""
+    return [_reader(subscriber) for subscriber in subscribers_of(broker)]
+
+
+def _reader(subscriber: SQLSubscriber) -> Reader:
+    options = subscriber.options
+    dead_tables = subscriber.dead_letter_tables()
+    return Reader(
+        queue=subscriber.queue,
+        table=subscriber.table,
+        max_attempts=options.max_attempts,
+        dead_letter=options.dead_letter,
+        dead_table=dead_tables[0] if dead_tables else None,
+    )
+
+
+@asynccontextmanager
+async def connected(broker: SQLBroker, url: str | None, log: Log) -> AsyncIterator[Engine]:
+    """The broker's engine for the span of a `with`, on the database of a URL where one is given; nothing is subscribed to.
+
+    `log` is told what the broker's logger would be. Raises DeclarationError for a URL that cannot be read, and UnavailableError.
+    """
+    config = broker.config.broker_config
+    before = config.make_pool, config.make_engine
+    if url is not None:
+        config.make_pool = broker.source.elsewhere(url).pool
+    make_engine = config.make_engine
+    config.make_engine = lambda **settings: make_engine(**{**settings, "log": log})
+    try:
+        yield await broker.connect()
+    finally:
+        config.make_pool, config.make_engine = before
+        await broker.stop()
 
 
 def _facts(subscribers: Iterable[SQLSubscriber]) -> Iterable[QueueFacts]:

@@ -42,6 +42,10 @@ class DatabaseSource:
     def __repr__(self) -> str:
         return f"DatabaseSource({self.specification_url(None)!r})"
 
+    def elsewhere(self, url: str) -> DatabaseSource:
+        """Another database, with the same settings of the pool."""
+        return DatabaseSource(url, size=self._size, acquire_timeout=self._acquire_timeout, command_timeout=self._command_timeout)
+
     def pool(self) -> Pool:
         """A pool, not yet open: the broker's own, or one around the service's."""
         if self._url is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from faststream_sql.dialects.base import (
@@ -22,6 +22,7 @@ from faststream_sql.dialects.base import (
 from faststream_sql.drivers.base import Connection, Pool, Server, Use
 from faststream_sql.engine.tables import Expiries, OpenTable
 from faststream_sql.errors import DeclarationError, SchemaError, ServerTooOldError, StatementError
+from faststream_sql.table.catalogue import IndexFacts
 from faststream_sql.table.table import QueueTable
 
 Statements = LeaseStatements | RowLockStatements | AdvisoryStatements
@@ -37,6 +38,14 @@ def check_server(dialect: Dialect, server: Server, need: str) -> None:
     if need in server.refuses:
         msg = f"{dialect.product} {server.detail} cannot serve the {need.replace('_', ' ')} form: {server.refuses[need]}"
         raise DeclarationError(msg)
+
+
+def index_warning(dialect: Dialect, table: QueueTable, indexes: Sequence[IndexFacts], who: str) -> str | None:
+    """What to say where no index serves a claim, with the DDL that makes one."""
+    missing = dialect.missing_index(table, indexes)
+    if missing is None:
+        return None
+    return f"{who}: no index serves its claims, which will slow down as the table grows. Create one: {missing}"
 
 
 async def open_table(pool: Pool, dialect: Dialect, table: QueueTable, who: str, purpose: str) -> OpenTable:

@@ -21,7 +21,7 @@ from faststream_sql.engine.forms.row_lock import RowLockForm
 from faststream_sql.engine.options import SubscriptionOptions, lease_seconds, poll_seconds
 from faststream_sql.engine.skew import check_skew
 from faststream_sql.engine.source import BufferedSource, ClaimLoop, DirectSource, Source
-from faststream_sql.engine.startup import check_limit, check_server, prepare_all
+from faststream_sql.engine.startup import check_limit, check_server, index_warning, prepare_all
 from faststream_sql.engine.tables import OpenTable
 from faststream_sql.engine.wakeup import Wakeup
 from faststream_sql.engine.worker import Deliver, Handling, Workers
@@ -135,8 +135,7 @@ class Subscription:
         )
         await self._check_clock(who)
         form = await self._make_form(context, opened, dead, who)
-        if missing := engine.dialect.missing_index(table, opened.indexes):
-            text = f"{who}: no index serves its claims, which will slow down as the table grows. Create one: {missing}"
+        if text := index_warning(engine.dialect, table, opened.indexes, who):
             engine.log(logging.WARNING, text)
         await engine.listen(table)
         engine.wakeups.add(table, context.group, wakeup)
