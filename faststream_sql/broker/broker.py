@@ -104,7 +104,8 @@ class SQLBroker(SQLRegistrator, BrokerUsecase[Delivery, Engine, SQLBrokerConfig]
         """Describe a broker. Nothing connects here.
 
         Args:
-            url: `postgresql://`, `sqlite:///file.db` or `sqlite://` (memory), or an `asyncpg.Pool` that the service owns and closes.
+            url: `postgresql://`, `mysql://`, `mariadb://`, `sqlite:///file.db` or `sqlite://` (memory); or what the service owns and closes
+                itself: an `asyncpg.Pool`, an asyncmy pool, or an `AsyncEngine` of SQLAlchemy on asyncpg, asyncmy or aiosqlite.
                 `postgresql://` alone takes its settings from the `PG*` environment.
             table: the table that every name leads into, unless `tables` says otherwise: a `QueueTable`, or an `Inbox` class. Without both,
                 the table `faststream_queue`.

@@ -9,6 +9,7 @@ from faststream.security import BaseSecurity
 from faststream_sql.broker.security import apply_security
 from faststream_sql.drivers import open_pool, service_pool
 from faststream_sql.drivers.base import Pool
+from faststream_sql.drivers.service_address import address_of
 from faststream_sql.drivers.url import DatabaseURL, parse_url, redact_url
 from faststream_sql.errors import DeclarationError
 
@@ -31,9 +32,8 @@ class DatabaseSource:
             self._url = parse_url(given)
         else:
             self._service = given
-            self.protocol = _protocol_of(given)
-        if self._url is not None:
-            self.protocol = self._url.backend
+        self._address = self._url or _address_of(given)
+        self.protocol = self._address.backend
         self._url, self._tls = apply_security(self._url, security)
         self._size = size
         self._acquire_timeout = acquire_timeout
@@ -49,7 +49,9 @@ class DatabaseSource:
     def pool(self) -> Pool:
         """A pool, not yet open: the broker's own, or one around the service's."""
         if self._url is None:
-            return service_pool(self._service, acquire_timeout=self._acquire_timeout)
+            return service_pool(
+                self._service, size=self._size, acquire_timeout=self._acquire_timeout, command_timeout=self._command_timeout
+            )
         return open_pool(
             self._url, size=self._size, acquire_timeout=self._acquire_timeout, command_timeout=self._command_timeout, tls=self._tls
         )
@@ -58,12 +60,15 @@ class DatabaseSource:
         """The server's URL for documents: rebuilt from what may be shown, also where the service gave one of its own."""
         if asked is not None:
             return redact_url(asked) or f"{self.protocol}://"
-        return f"{self.protocol}://" if self._url is None else self._url.public_url()
+        return self._address.public_url()
 
 
-def _protocol_of(pool: Any) -> str:
-    module = type(pool).__module__.partition(".")[0]
-    if module == "asyncpg":
-        return "postgresql"
-    msg = f"SQLBroker({type(pool).__name__}) cannot be: give a URL (postgresql://, sqlite:///file.db), or an asyncpg.Pool"
-    raise DeclarationError(msg)
+def _address_of(pool: Any) -> DatabaseURL:
+    address = address_of(pool)
+    if address is None:
+        msg = (
+            f"SQLBroker({type(pool).__name__}) cannot be: give a URL (postgresql://, mysql://, sqlite:///file.db), an asyncpg.Pool, "
+            "an asyncmy pool, or an AsyncEngine of SQLAlchemy"
+        )
+        raise DeclarationError(msg)
+    return address

@@ -38,11 +38,25 @@ def open_pool(url: DatabaseURL, *, size: int, acquire_timeout: float, command_ti
     raise missing
 
 
-def service_pool(pool: Any, *, acquire_timeout: float) -> Pool:
-    """A pool around one that the service owns. Raises DeclarationError for a kind that is not known."""
-    if type(pool).__module__.partition(".")[0] == "asyncpg":
-        from faststream_sql.drivers.asyncpg_service import ServicePool
+def service_pool(pool: Any, *, size: int, acquire_timeout: float, command_timeout: float) -> Pool:
+    """A pool around one that the service owns. `size` counts where its own has no bound. Times are in seconds.
 
-        return ServicePool(pool, acquire_timeout=acquire_timeout)
-    msg = f"a {type(pool).__name__} is no pool that is known: give an asyncpg.Pool, or a URL"
+    Raises DeclarationError for a kind that is not known.
+    """
+    match type(pool).__module__.partition(".")[0]:
+        case "asyncpg":
+            from faststream_sql.drivers.asyncpg_service import AsyncpgServicePool
+
+            return AsyncpgServicePool(pool, acquire_timeout=acquire_timeout, command_timeout=command_timeout)
+        case "asyncmy":
+            from faststream_sql.drivers.asyncmy_service import AsyncmyServicePool
+
+            return AsyncmyServicePool(pool, acquire_timeout=acquire_timeout, command_timeout=command_timeout)
+        case "sqlalchemy":
+            from faststream_sql.drivers.sqlalchemy_service import engine_pool
+
+            return engine_pool(pool, size=size, acquire_timeout=acquire_timeout, command_timeout=command_timeout)
+        case _:
+            pass
+    msg = f"a {type(pool).__name__} is no pool that is known: give an asyncpg.Pool, an asyncmy pool, an AsyncEngine of SQLAlchemy, or a URL"
     raise DeclarationError(msg)

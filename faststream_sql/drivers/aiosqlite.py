@@ -94,6 +94,15 @@ class AiosqliteConnection:
     async def prepare(self, text: str) -> None:
         await self._run(partial(_prepare, self._database, text), None)
 
+    async def configure(self, isolation_level: Any, text_factory: Any) -> None:
+        """Set what `sqlite3` does by itself: open transactions, decode text."""
+
+        def configure(database: sqlite3.Connection) -> None:
+            database.isolation_level = isolation_level
+            database.text_factory = text_factory
+
+        await self._run(partial(configure, self._database), None)
+
     async def columns(self, table: str, schema: str | None) -> list[ColumnFacts]:
         rows = await self.fetch(
             'SELECT name, type, "notnull", dflt_value, pk, hidden FROM pragma_table_xinfo(?, ?)', [table, schema or "main"]
@@ -334,14 +343,19 @@ class AiosqlitePool:
         return self._process.keys
 
     async def borrow(self, connection: object) -> Connection:
-        raw = await unwrap(connection)
-        if not isinstance(raw, aiosqlite.Connection):
-            msg = (
-                f"connection={type(connection).__name__} cannot carry a publish into SQLite: give an aiosqlite connection, or an "
-                "AsyncConnection or AsyncSession of SQLAlchemy on sqlite+aiosqlite"
-            )
-            raise TypeError(msg)
-        return AiosqliteConnection(raw, self._command_timeout, owned=False)
+        return await borrowed(connection, self._command_timeout)
+
+
+async def borrowed(connection: object, command_timeout: float) -> AiosqliteConnection:
+    """A connection that a caller owns. Raises TypeError for what is none of SQLite."""
+    raw = await unwrap(connection)
+    if not isinstance(raw, aiosqlite.Connection):
+        msg = (
+            f"connection={type(connection).__name__} cannot carry a publish into SQLite: give an aiosqlite connection, or an "
+            "AsyncConnection or AsyncSession of SQLAlchemy on sqlite+aiosqlite"
+        )
+        raise TypeError(msg)
+    return AiosqliteConnection(raw, command_timeout, owned=False)
 
 
 async def _open(raw: Any) -> None:
@@ -375,7 +389,7 @@ async def _stop(raw: Any) -> None:
 
 async def _set_up(connection: AiosqliteConnection, url: DatabaseURL, options: dict[str, str]) -> None:
     """Per session: WAL for files, commits that are on the disk when they return, text that one bad row cannot spoil."""
-    connection.raw.text_factory = _text
+    connection.raw.text_factory = decoded_text
     if url.database:
         await connection.fetch("PRAGMA journal_mode = WAL")
     synchronous = options.get("synchronous", "full").lower()
@@ -385,7 +399,8 @@ async def _set_up(connection: AiosqliteConnection, url: DatabaseURL, options: di
     await connection.fetch(f"PRAGMA synchronous = {synchronous}")
 
 
-def _text(value: bytes) -> str | bytes:
+def decoded_text(value: bytes) -> str | bytes:
+    """Text that one bad row cannot spoil: what is no UTF-8 comes as bytes."""
     try:
         return value.decode()
     except UnicodeDecodeError:

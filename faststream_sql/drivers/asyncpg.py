@@ -59,12 +59,13 @@ log = logging.getLogger("faststream_sql.drivers")
 
 
 class AsyncpgConnection:
-    """One session of Postgres."""
+    """One session of Postgres. `command_timeout` is in seconds, for one whose library knows none of its own."""
 
-    __slots__ = ("_raw", "broken", "entered")
+    __slots__ = ("_raw", "_timeout", "broken", "entered")
 
-    def __init__(self, raw: Any) -> None:
+    def __init__(self, raw: Any, command_timeout: float | None = None) -> None:
         self.broken = False
+        self._timeout = command_timeout
         self.entered: tuple[Use, str] | None = None
         self._raw = raw
 
@@ -78,16 +79,16 @@ class AsyncpgConnection:
         return bool(self._raw.is_in_transaction())
 
     async def fetch(self, text: str, args: Sequence[object] = (), *, timeout: float | None = None) -> list[Row]:
-        rows: list[Row] = await self._guard(self._raw.fetch(text, *args, timeout=timeout))
+        rows: list[Row] = await self._guard(self._raw.fetch(text, *args, timeout=timeout or self._timeout))
         return rows
 
     async def execute(self, text: str, args: Sequence[object] = (), *, timeout: float | None = None) -> int:
-        tag: str = await self._guard(self._raw.execute(text, *args, timeout=timeout))
+        tag: str = await self._guard(self._raw.execute(text, *args, timeout=timeout or self._timeout))
         count = tag.rpartition(" ")[2]
         return int(count) if count.isdigit() else 0
 
     async def script(self, text: str, *, timeout: float | None = None) -> None:
-        await self._guard(self._raw.execute(text, timeout=timeout))
+        await self._guard(self._raw.execute(text, timeout=timeout or self._timeout))
 
     async def select_then_write(
         self, select: Query, write: Callable[[list[Row]], Sequence[Query]], *, timeout: float | None = None
@@ -114,7 +115,7 @@ class AsyncpgConnection:
         await self.script("ROLLBACK")
 
     async def prepare(self, text: str) -> None:
-        await self._guard(self._raw.prepare(text))
+        await self._guard(self._raw.prepare(text, timeout=self._timeout))
 
     async def columns(self, table: str, schema: str | None) -> list[ColumnFacts]:
         new = self._raw.get_server_version()[:2] >= (12, 0)
