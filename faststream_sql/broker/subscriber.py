@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any
@@ -40,12 +41,13 @@ from faststream_sql.engine import (
     Nack,
     Outcome,
     Reject,
+    Release,
     Subscription,
     SubscriptionOptions,
     backoff_seconds,
 )
 from faststream_sql.engine.subscription import replace_name
-from faststream_sql.errors import ClosedError, LeaseLostError
+from faststream_sql.errors import ClosedError, LeaseLostError, SQLBrokerError
 from faststream_sql.table import QueueTable
 
 
@@ -167,6 +169,10 @@ class SQLSubscriber(SubscriberUsecase[Delivery]):
     async def stop(self) -> None:
         """Claim no more, give handlers the broker's graceful timeout, release what is left. Safe before, during and after a start."""
         subscription, self._subscription = self._subscription, None
+        asked, self._asked = self._asked, None
+        if asked is not None:  # nobody settled the row that was asked for: it goes back with its attempt
+            with suppress(SQLBrokerError):  # else it returns by itself
+                await asked.settle(Release())
         if subscription is not None:
             # messages already claimed are still consumed while it drains, so `running` ends after it
             await subscription.stop(self._outer_config.graceful_timeout)

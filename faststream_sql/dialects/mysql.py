@@ -121,7 +121,7 @@ class MySQL:
             finish_one=_statement(compiler, "finish", sql.PROCESS_ONE if process else sql.DELETE_ONE),
             nack_many=_group(compiler, "nack", {"due": "retry_after"} if table.retry_after else {}, clear=True),
             nack_one=_statement(compiler, "nack", sql.NACK_ONE),
-            release_many=_group(compiler, "release", {"delivered": "attempt"} if table.attempt else {}, clear=True),
+            release_many=_group(compiler, "release", {"was": "locked_until", **({"delivered": "attempt"} if table.attempt else {})}),
             bury=_bury(compiler, dead),
         )
 
@@ -216,9 +216,9 @@ def _group(compiler: Compiler, purpose: str, new: Mapping[str, str] | None, *, c
             return f"DELETE FROM {name} WHERE {id_column} IN ({places})", list(found)
         wanted = {row[0]: row[len(proof) :] for row in rows}
         sets, args = list(cleared), []
-        for position, column in enumerate(targets.values()):
-            cases = " ".join(["WHEN %s THEN %s"] * len(found))
-            sets.append(f"{column} = COALESCE(CASE {id_column} {cases} END, {column})")
+        for position, (field, column) in enumerate(targets.items()):
+            value = f"CASE {id_column} {' '.join(['WHEN %s THEN %s'] * len(found))} END"
+            sets.append(f"{column} = " + (f"COALESCE({value}, {column})" if field == "due" else value))  # no due time: it stays as it is
             for row_id in found:
                 args += [row_id, wanted[row_id][position]]
         return f"UPDATE {name} SET {listed(sets)} WHERE {id_column} IN ({places})", [*args, *found]

@@ -82,7 +82,7 @@ class Postgres:
         names = _column_names(table, columns)
         values = ", ".join(f":c{n}" for n in range(len(columns)))
         template = (
-            "INSERT INTO {table} ({names}) VALUES (" + values + ") RETURNING {id}"
+            "INSERT INTO {table} ({names})" + self._overriding(columns) + " VALUES (" + values + ") RETURNING {id}"
             if columns
             else ("INSERT INTO {table} DEFAULT VALUES RETURNING {id}")
         )
@@ -93,7 +93,8 @@ class Postgres:
         arrays = ", ".join(f"${n}::{types.sql[column]}[]" for n, column in enumerate(columns, 1))
         # the ordinal keeps the ids of a sequence in the order of the rows
         text = (
-            f"INSERT INTO {SPELLING.qualified(table)} ({listed(names)}) SELECT {listed([f'k.c{n}' for n in range(len(columns))])} "
+            f"INSERT INTO {SPELLING.qualified(table)} ({listed(names)}){self._overriding(columns)} "
+            f"SELECT {listed([f'k.c{n}' for n in range(len(columns))])} "
             f"FROM unnest({arrays}) WITH ORDINALITY AS k ({listed([f'c{n}' for n in range(len(columns))])}, n) ORDER BY k.n "
             f"RETURNING {quote(table.id.name)}"
         )
@@ -112,7 +113,9 @@ class Postgres:
             finish_one=compiler.statement("finish", finish_one),
             nack_many=_group(compiler, "nack", sql.NACK_MANY, *([("due", "retry_after")] if table.retry_after else [])),
             nack_one=compiler.statement("nack", sql.NACK_ONE),
-            release_many=_group(compiler, "release", sql.RELEASE_MANY, *([("delivered", "attempt")] if table.attempt else [])),
+            release_many=_group(
+                compiler, "release", sql.RELEASE_MANY, ("was", "locked_until"), *([("delivered", "attempt")] if table.attempt else [])
+            ),
             bury=None if bury is None else Once(bury),
         )
 
@@ -162,8 +165,13 @@ class Postgres:
     def missing_index(self, table: QueueTable, indexes: Sequence[IndexFacts]) -> str | None:
         return None if claim_index(table, indexes) else self.ddl(table)[1]
 
+    def _overriding(self, columns: Sequence[str]) -> str:
+        """A row that is given its id keeps it, also where the column is GENERATED ALWAYS."""
+        return " OVERRIDING SYSTEM VALUE" if "id" in columns and self._can.identity else ""
+
     def _compiler(self, table: QueueTable, types: ColumnTypes, dead: QueueTable | None = None) -> Compiler:
-        extra = {"dead_table": SPELLING.qualified(dead), "dead_id": quote(dead.id.name)} if dead else {}
+        names = {"dead_table": SPELLING.qualified(dead), "dead_id": quote(dead.id.name)} if dead else {}
+        extra = {**names, "overriding": self._overriding(("id",))}
         return Compiler(table, types, SPELLING, {"materialized": " MATERIALIZED" if self._can.materialized else "", **extra})
 
     def _claim(self, compiler: Compiler) -> Plan:

@@ -104,7 +104,7 @@ WITH gone AS (DELETE FROM {table}"""
     + _HELD
     + """
 RETURNING *)
-INSERT INTO {dead_table} (<columns>) OVERRIDING SYSTEM VALUE
+INSERT INTO {dead_table} (<columns>){overriding}
 SELECT <values> FROM gone RETURNING {dead_id}
 """
 )

@@ -162,9 +162,10 @@ SET {locked_until} = NULL
 FROM own WHERE t.{id} = own.id
 RETURNING t.{id}
 """
+# An expiry that had ended before the claim is put back: the row's last worker may have died of it, and whoever claims it next must know.
 RELEASE_MANY = """
 UPDATE {table} AS t
-SET {locked_until} = NULL
+SET {locked_until} = own.was
   , {attempt} = own.delivered                            --? attempt
 FROM own WHERE t.{id} = own.id
 RETURNING t.{id}
@@ -208,7 +209,7 @@ WITH gone AS (DELETE FROM {table}"""
     + _PROOF
     + """
 RETURNING *)
-INSERT INTO {dead_table} (<columns>) OVERRIDING SYSTEM VALUE  -- the row keeps its id
+INSERT INTO {dead_table} (<columns>){overriding}                  -- the row keeps its id
 SELECT <values> FROM gone RETURNING {dead_id}
 """
 )
@@ -302,6 +303,6 @@ RETURNING {id}
 BURY_HELD_IN_GROUP = "UPDATE {table} SET {group} = :dead WHERE {id} = :id RETURNING {id}"
 BURY_HELD_IN_TABLE = """
 WITH gone AS (DELETE FROM {table} WHERE {id} = :id RETURNING *)
-INSERT INTO {dead_table} (<columns>) OVERRIDING SYSTEM VALUE
+INSERT INTO {dead_table} (<columns>){overriding}
 SELECT <values> FROM gone RETURNING {dead_id}
 """

@@ -90,7 +90,7 @@ class SQLite:
             finish_one=compiler.statement("finish", finish_one),
             nack_many=_group(compiler, "nack", sql.NACK_MANY, *(["due"] if table.retry_after else [])),
             nack_one=compiler.statement("nack", sql.NACK_ONE),
-            release_many=_group(compiler, "release", sql.RELEASE_MANY, *(["delivered"] if table.attempt else [])),
+            release_many=_group(compiler, "release", sql.RELEASE_MANY, "was", *(["delivered"] if table.attempt else [])),
             bury=_bury(compiler, dead),
         )
 

@@ -110,10 +110,11 @@ FROM k"""
     + _OWNED
     + "RETURNING {id}"
 )
+# An expiry that had ended before the claim is put back: the row's last worker may have died of it, and whoever claims it next must know.
 RELEASE_MANY = (
     """
 UPDATE {table} AS t
-SET {locked_until} = NULL
+SET {locked_until} = k.was
   , {attempt} = k.delivered                              --? attempt
 FROM k"""
     + _OWNED

@@ -259,12 +259,12 @@ class Engine:
     ) -> list[object]:
         if len(batch) == 1:
             text, args = opened.insert(columns).bind({f"c{n}": value for n, value in enumerate(batch[0].values)})
-            return [row[0] for row in await connection.fetch(text, args)]
+            return [opened.row_id(row[0]) for row in await connection.fetch(text, args)]
         many = opened.insert_many(columns)
         ids: list[object] = []
         for start in range(0, len(batch), many.most):
             text, args = many.pack([value.values for value in batch[start : start + many.most]])
-            ids += [row[0] for row in await connection.fetch(text, args)]
+            ids += [opened.row_id(row[0]) for row in await connection.fetch(text, args)]
         if opened.table.id.generated and opened.table.id_type is int:
             return list[object](
                 sorted(cast("list[int]", ids))

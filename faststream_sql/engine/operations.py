@@ -106,7 +106,7 @@ class DeadLetters:
         times = opened.types.times
         return [
             DeadRow(
-                row_id=row_id,
+                row_id=opened.row_id(row_id),
                 attempt=attempt,
                 due=None if due is None else times["retry_after"].decode(due),
                 in_work=None if in_work is None and self.table.locked_until is None else bool(in_work),

@@ -55,6 +55,8 @@ class LeaseHold:
     trusted_until: float
     """Until when, on that scale, nobody else can have claimed the row."""
     unconfirmed: list[Any]
+    was: Any
+    """The expiry that the row held before it was claimed; a release puts it back."""
 
     def pairs(self) -> list[tuple[Any, Any]]:
         """The expiries in twos, as the lone statements take them."""
@@ -197,7 +199,6 @@ class Settler:
                 context.log(logging.WARNING, text)
                 context.counters.unknown += 1
                 return
-            delivery.lease_lost = True
             context.lost(delivery)
             raise LeaseLostError(
                 f"row {delivery.row_id!r} of {context.name!r} (attempt {delivery.attempt}) is no "

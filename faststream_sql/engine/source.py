@@ -127,6 +127,7 @@ class BufferedSource:
         self._stopping = False
         self._busy = workers  # until a worker asks for its first delivery
         self._suspects: set[Delivery] = set()  # claimed and not finished
+        self._sent_back = False
         self._alone: Delivery | None = None
         self._task: asyncio.Task[None] | None = None
 
@@ -198,7 +199,7 @@ class BufferedSource:
         """How many rows to claim: for the workers that wait, and ahead of them once half of what was claimed ahead is used up."""
         if self._alone is not None or (self._buffer and self._runs_alone(self._buffer[0])):
             return 0
-        prefetch = 0 if self._suspects else self._prefetch
+        prefetch = 0 if self._suspects or self._sent_back else self._prefetch
         if len(self._buffer) > prefetch // 2:
             return 0
         return prefetch - len(self._buffer) + self._workers - self._busy
@@ -208,7 +209,9 @@ class BufferedSource:
         kept = 0 if self._stopping else self._room_for(deliveries)
         self._buffer.extend(deliveries[:kept])
         self._suspects.update(delivery for delivery in deliveries[:kept] if delivery.suspect)
-        if kept < len(deliveries):
+        # what had no room would have none again before a worker is free, and would be kept from everybody by being claimed over and over
+        self._sent_back = kept < len(deliveries)
+        if self._sent_back:
             await self._form.release(deliveries[kept:])
         return kept
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import logging
 import math
@@ -51,6 +52,7 @@ class Subscription:
         self._form: Form | None = None
         self._wakeup: Wakeup | None = None
         self._context: Context | None = None
+        self._renewer: asyncio.Task[None] | None = None  # of rows that were asked for one by one
         self._starts = 0
 
     @property
@@ -212,6 +214,10 @@ class Subscription:
     async def stop(self, graceful_seconds: float | None) -> None:
         """Stop, as `Workers.stop` says. Safe before, during and after a start, and twice."""
         self._starts += 1
+        if self._renewer is not None:
+            self._renewer.cancel()
+            await asyncio.wait([self._renewer])
+            self._renewer = None
         workers, self._workers = self._workers, None
         if workers is not None:
             await workers.stop(graceful_seconds)
@@ -223,7 +229,7 @@ class Subscription:
         self._context = self._wakeup = None
 
     async def get_one(self, timeout_seconds: float) -> Delivery | None:
-        """Claim one row, waiting for one at most `timeout_seconds`. The caller settles it; until then its lease is renewed."""
+        """Claim one row, waiting for one at most `timeout_seconds`. The caller settles it; until then, or `stop`, its lease is renewed."""
         form = await self.open()
         wakeup, clock = self._wakeup, self._engine.clock
         if wakeup is None:
@@ -234,14 +240,25 @@ class Subscription:
             wakeup.clear()
             found = await form.claim(1)
             if found:
+                self._renew_by_hand(form)
                 return found[0]
             left = ends - clock.monotonic()
             if left <= 0:
                 return None
             await wakeup.wait(min(left, self._poll_seconds()))
 
+    def _renew_by_hand(self, form: Form) -> None:
+        """Workers renew what is held; without them nobody would."""
+        if form.renew_every_seconds is None or self._workers is not None or self._renewer is not None or self._context is None:
+            return
+        renewals = self._handling(self._context, form).renew(form.renew_every_seconds)
+        self._renewer = asyncio.get_running_loop().create_task(renewals, name=f"renewals of {self.name!r}")
+
 
 def _lost(engine: Engine, counters: QueueCounters, delivery: Delivery) -> None:
+    if delivery.lease_lost:
+        return  # a renewal found it before the settlement did
+    delivery.lease_lost = True
     counters.lost += 1
     engine.lease_lost(delivery)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from uuid import UUID
 
 from faststream_sql.dialects.base import ColumnTypes, Dialect, GroupStatement, Statement
 from faststream_sql.dialects.times import TimeCodec
@@ -43,6 +44,10 @@ class OpenTable:
     expiries: Expiries | None
     _inserts: dict[tuple[str, ...], Statement] = field(default_factory=dict)
     _bulk_inserts: dict[tuple[str, ...], GroupStatement] = field(default_factory=dict)
+
+    def row_id(self, key: object) -> object:
+        """An id as the description types it, from one as the driver returns it."""
+        return UUID(key) if self.table.id_type is UUID and isinstance(key, str) else key
 
     def insert(self, columns: tuple[str, ...]) -> Statement:
         """The statement that inserts one row with these columns (roles, or names of plain columns)."""

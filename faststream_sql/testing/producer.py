@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from types import MappingProxyType
 from typing import Any
+from uuid import UUID
 
 from faststream.exceptions import SubscriberNotFound
 from faststream.response import Response
@@ -76,10 +77,11 @@ class FakeProducer(SQLProducer):
     def _take_settings(self) -> None:
         self.connect(serializer=serializer_of(self._broker.config), codec=self._broker.config.broker_codec)
 
-    async def _deliver(self, cmd: SQLPublishCommand, key: object) -> Response | None:
+    async def _deliver(self, cmd: SQLPublishCommand, row_id: object) -> Response | None:
         if cmd.connection is not None:
             return None  # only its owner knows when that transaction commits: the row waits for `advance`
         table = self.table_of(cmd)
+        key = str(row_id) if isinstance(row_id, UUID) else row_id  # as SQLite has it
         return await self._hands.deliver_first(table, cmd.destination if table.group else None, key)
 
 

@@ -312,6 +312,22 @@ async def test_rows_asked_for_one_by_one(sqlite_url: str) -> None:
     await broker.stop()
 
 
+async def test_a_row_that_was_asked_for_goes_back_at_a_stop(sqlite_url: str) -> None:
+    broker = SQLBroker(sqlite_url, logger=None, poll_interval=0.05)
+    subscriber = broker.subscriber("jobs")
+    await broker.create_tables()
+    await broker.start()
+    await broker.publish("one", "jobs")
+    assert await subscriber.get_one(timeout=2) is not None
+    await broker.stop()
+    await broker.start()
+    again = await subscriber.get_one(timeout=2)
+    assert again is not None
+    assert again.attempt == 1
+    await again.ack()
+    await broker.stop()
+
+
 async def test_a_dynamic_subscriber(sqlite_url: str) -> None:
     broker = SQLBroker(sqlite_url, logger=None, poll_interval=0.05)
     await broker.create_tables()

@@ -12,6 +12,7 @@ from typing import Any
 from faststream_sql.drivers.base import Pool, Use
 from faststream_sql.engine import Ack, Delivery, Engine, EngineSettings, NewRow, Subscription, SubscriptionOptions, SystemClock
 from faststream_sql.engine.clock import Clock
+from faststream_sql.engine.counters import QueueCounters
 from faststream_sql.table import QueueTable
 
 PATIENCE_SECONDS = 20.0
@@ -56,6 +57,11 @@ class Bench:
     def seen(self) -> list[tuple[bytes, int | None]]:
         """The payload and the attempt of every delivery, in order."""
         return [(bytes_of(delivery.payload), delivery.attempt) for delivery in self.deliveries]
+
+    @property
+    def counters(self) -> QueueCounters:
+        """Of the group that most tests read."""
+        return self.engine.counters.of(self.table, "jobs")
 
     async def publish(self, *payloads: bytes, group: str = "jobs", **options: Any) -> list[object]:
         return await self.engine.insert(self.table, [NewRow(group=group, payload=payload, **options) for payload in payloads])

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from faststream_sql.engine import Ack, DeadLetter, Delivery, Nack, Outcome, Reject
+from faststream_sql.engine import Ack, DeadLetter, Delivery, Nack, Outcome, Reject, SubscriptionOptions
 from faststream_sql.errors import LeaseLostError
-from tests.conformance.bench import Bench
+from tests.conformance.bench import Bench, acknowledge
 
 MakeBench = Callable[..., Awaitable[Bench]]
 
@@ -121,7 +121,12 @@ async def test_a_renewal_that_finds_the_row_taken_marks_the_delivery(bench: Benc
     async def long(delivery: Delivery) -> None:
         entered.set()
         await leave.wait()
+        try:
+            await delivery.settle(Ack())
+        except LeaseLostError as error:
+            errors.append(error)
 
+    errors: list[LeaseLostError] = []
     await bench.publish(b"one")
     await bench.subscribe(long, lease=1)
     await entered.wait()
@@ -129,24 +134,64 @@ async def test_a_renewal_that_finds_the_row_taken_marks_the_delivery(bench: Benc
     await bench.until_rows(lambda _: bool(bench.lost))
     assert bench.deliveries[0].lease_lost
     leave.set()
-    await bench.until(lambda: True)
+    await bench.until(lambda: len(errors) == 1)
     (row,) = await bench.rows()
     assert row["attempt"] == 77, "nothing of the lost delivery reached the row"
+    assert bench.lost == [bench.deliveries[0]], "it is said once, though the settlement finds it too"
+    assert bench.counters.lost == 1
+
+
+async def test_a_row_asked_for_by_hand_is_renewed(bench: Bench) -> None:
+    await bench.publish(b"one", b"two")
+    subscription = bench.engine.subscription(name="jobs", table=bench.table, options=SubscriptionOptions(lease=1), deliver=acknowledge)
+    bench.subscriptions.append(subscription)
+    held = [await subscription.get_one(5.0), await subscription.get_one(5.0)]
+    before = [row["locked_until"] for row in await bench.rows()]
+    await bench.until_rows(lambda rows: all(row["locked_until"] > old for row, old in zip(rows, before, strict=True)))
+    for delivery in held:
+        assert delivery is not None
+        await delivery.settle(Ack())
+    assert await bench.rows() == []
 
 
 async def test_a_suspect_is_not_claimed_ahead(bench: Bench) -> None:
     """Rows whose leases had ended may have killed their worker: with one worker, only one of them is taken at a time."""
     await bench.publish(b"a", b"b", b"c")
     await set_lease(bench, -1)
+    ended = (await bench.rows())[0]["locked_until"]
 
     async def look(delivery: Delivery) -> None:
         free = len(bench.seen) == 1 and [(2, True), (2, True)]
-        await bench.until_rows(lambda rows: not free or [(row["attempt"], row["locked_until"] is None) for row in rows[1:]] == free)
+        await bench.until_rows(lambda rows: not free or [(row["attempt"], row["locked_until"] == ended) for row in rows[1:]] == free)
         await delivery.settle(Ack())
 
     await bench.subscribe(look, prefetch=10, max_workers=1)
     await bench.until(lambda: len(bench.seen) == 3)
     assert [attempt for _, attempt in bench.seen] == [2, 2, 2]
+
+
+async def test_a_suspect_without_a_free_worker_is_not_claimed_over_and_over(bench: Bench) -> None:
+    """A subscription whose workers are all busy would keep it from everybody else."""
+    entered, leave = asyncio.Event(), asyncio.Event()
+
+    async def long(delivery: Delivery) -> None:
+        entered.set()
+        await leave.wait()
+        await delivery.settle(Ack())
+
+    await bench.publish(b"first")
+    await bench.publish(b"suspect", group="elsewhere")
+    await set_lease(bench, -1, "name = 'elsewhere'")
+    await bench.subscribe(long, prefetch=1)
+    await entered.wait()
+    await bench.sql("UPDATE jobs SET name = 'jobs'")
+    for _ in range(6):  # several polls
+        await asyncio.sleep(0.05)
+    assert bench.counters.released == 1, "it was looked at once, and given back"
+    leave.set()
+    await bench.until_rows(lambda rows: rows == [])
+    assert bench.seen == [(b"first", 1), (b"suspect", 2)]
+    assert bench.deliveries[1].suspect, "it was given back as what it is"
 
 
 async def test_a_suspect_on_its_last_attempt_runs_alone(make_bench: MakeBench) -> None:

@@ -215,9 +215,7 @@ class AdvisoryForm:
             self._context.due(self._context.group, None)  # rows of the key may have waited
 
     def _lost(self, delivery: Delivery, why: str) -> LeaseLostError:
-        if not delivery.lease_lost:
-            delivery.lease_lost = True
-            self._context.lost(delivery)
+        self._context.lost(delivery)
         where = f"{self._context.name!r} (table {self._context.table.table.qualified_name!r})"
         return LeaseLostError(f"row {delivery.row_id!r} of {where} is no longer this delivery's: {why}")
 

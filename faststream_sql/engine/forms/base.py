@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
-from uuid import UUID
 
 from typing_extensions import assert_never
 
@@ -44,7 +43,7 @@ class Context:
     due: Callable[[str | None, datetime | None], None]
     """Called with a group and a moment where a row of it falls due then (None: now), so that whoever waits for it wakes."""
     lost: Callable[[Delivery], None]
-    """Called with a delivery whose row was found to be no longer its own."""
+    """Called with a delivery whose row was found to be no longer its own: marks it, and says so once, however often it is found."""
     counters: QueueCounters
     command_timeout: float
 
@@ -138,7 +137,7 @@ class RowReader:
         counters: QueueCounters | None = None,
     ) -> None:
         self._names = tuple(claimed)
-        self._uuid = table.table.id_type is UUID
+        self._row_id = table.row_id
         self._group = group
         self._queue = queue
         self._counters = counters or QueueCounters()
@@ -167,7 +166,7 @@ class RowReader:
         key = row[self._id]
         return Delivery(
             key=key,
-            row_id=UUID(key) if self._uuid and isinstance(key, str) else key,
+            row_id=self._row_id(key),
             group=self._group,
             attempt=row[self._attempt] if self._attempt is not None else None,
             names=self._names,

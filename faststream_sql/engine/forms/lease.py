@@ -85,6 +85,7 @@ class LeaseForm:
             confirmed_at=sent_at,
             trusted_until=sent_at + self._lease,
             unconfirmed=[],
+            was=was,
         )
         return delivery
 
@@ -152,7 +153,7 @@ class LeaseForm:
         for delivery in owned:
             hold: LeaseHold = delivery.hold
             counted: tuple[object, ...] = (hold.attempt,) if table.attempt else ()
-            given_back: tuple[object, ...] = (delivery.attempt,) if table.attempt else ()
+            given_back = (hold.was, *((delivery.attempt,) if table.attempt else ()))
             rows += [(delivery.key, token, *counted, *given_back) for token in (hold.confirmed, *hold.unconfirmed)]
         try:
             for start in range(0, len(rows), RENEW_MOST):
@@ -219,7 +220,6 @@ class LeaseForm:
                     return
         # no row, and no settlement of our own that may have removed it: somebody else has it
         if delivery in self._held and delivery.outcome is None:
-            delivery.lease_lost = True
             self._held.discard(delivery)
             context.lost(delivery)
 

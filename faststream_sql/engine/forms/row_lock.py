@@ -165,9 +165,7 @@ class RowLockForm:
         self._warm.append(connection)
 
     def _lost(self, delivery: Delivery, why: str) -> LeaseLostError:
-        if not delivery.lease_lost:
-            delivery.lease_lost = True
-            self._context.lost(delivery)
+        self._context.lost(delivery)
         return LeaseLostError(
             f"row {delivery.row_id!r} of {self._context.name!r} (table {self._context.table.table.qualified_name!r}) is no longer this "
             f"delivery's: {why}"

@@ -35,7 +35,7 @@ SELECT `id` FROM `faststream_queue`
 WHERE `id` IN (%s) AND (`id`, `locked_until`, `attempt`) IN ((%s, %s, %s)) ORDER BY `id` FOR UPDATE SKIP LOCKED;
 
 -- renew
-UPDATE `faststream_queue` SET `locked_until` = COALESCE(CASE `id` WHEN %s THEN %s END, `locked_until`) WHERE `id` IN (%s);
+UPDATE `faststream_queue` SET `locked_until` = CASE `id` WHEN %s THEN %s END WHERE `id` IN (%s);
 
 -- renew
 UPDATE `faststream_queue` SET `locked_until` = %s
@@ -64,7 +64,7 @@ WHERE `id` = %s
   AND `attempt` = %s;
 
 -- release
-UPDATE `faststream_queue` SET `locked_until` = NULL, `attempt` = COALESCE(CASE `id` WHEN %s THEN %s END, `attempt`) WHERE `id` IN (%s);
+UPDATE `faststream_queue` SET `locked_until` = CASE `id` WHEN %s THEN %s END, `attempt` = CASE `id` WHEN %s THEN %s END WHERE `id` IN (%s);
 
 -- dead letter
 SELECT `id` FROM `faststream_queue`

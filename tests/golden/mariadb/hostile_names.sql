@@ -33,7 +33,7 @@ SELECT `select` FROM `a"b`
 WHERE `select` IN (%s) AND (`select`, `--? x`, `:now`) IN ((%s, %s, %s)) ORDER BY `select` FOR UPDATE SKIP LOCKED;
 
 -- renew
-UPDATE `a"b` SET `--? x` = COALESCE(CASE `select` WHEN %s THEN %s END, `--? x`) WHERE `select` IN (%s);
+UPDATE `a"b` SET `--? x` = CASE `select` WHEN %s THEN %s END WHERE `select` IN (%s);
 
 -- renew
 UPDATE `a"b` SET `--? x` = %s
@@ -62,7 +62,7 @@ WHERE `select` = %s
   AND `:now` = %s;
 
 -- release
-UPDATE `a"b` SET `--? x` = NULL, `:now` = COALESCE(CASE `select` WHEN %s THEN %s END, `:now`) WHERE `select` IN (%s);
+UPDATE `a"b` SET `--? x` = CASE `select` WHEN %s THEN %s END, `:now` = CASE `select` WHEN %s THEN %s END WHERE `select` IN (%s);
 
 -- dead letter
 SELECT `select` FROM `a"b`

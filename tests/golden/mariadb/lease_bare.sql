@@ -26,7 +26,7 @@ SELECT `id` FROM `report_jobs`
 WHERE `id` IN (%s) AND (`id`, `locked_until`) IN ((%s, %s)) ORDER BY `id` FOR UPDATE SKIP LOCKED;
 
 -- renew
-UPDATE `report_jobs` SET `locked_until` = COALESCE(CASE `id` WHEN %s THEN %s END, `locked_until`) WHERE `id` IN (%s);
+UPDATE `report_jobs` SET `locked_until` = CASE `id` WHEN %s THEN %s END WHERE `id` IN (%s);
 
 -- renew
 UPDATE `report_jobs` SET `locked_until` = %s

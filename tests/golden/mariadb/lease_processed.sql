@@ -37,7 +37,7 @@ WHERE `job_id` IN (%s)
   AND `processed_at` IS NULL AND (`job_id`, `locked_until`, `attempt`) IN ((%s, %s, %s)) ORDER BY `job_id` FOR UPDATE SKIP LOCKED;
 
 -- renew
-UPDATE `work`.`jobs` SET `locked_until` = COALESCE(CASE `job_id` WHEN %s THEN %s END, `locked_until`) WHERE `job_id` IN (%s);
+UPDATE `work`.`jobs` SET `locked_until` = CASE `job_id` WHEN %s THEN %s END WHERE `job_id` IN (%s);
 
 -- renew
 UPDATE `work`.`jobs` SET `locked_until` = %s
@@ -47,7 +47,7 @@ WHERE `job_id` = %s
   AND `processed_at` IS NULL;
 
 -- finish
-UPDATE `work`.`jobs` SET `locked_until` = NULL, `processed_at` = COALESCE(CASE `job_id` WHEN %s THEN %s END, `processed_at`) WHERE `job_id` IN (%s);
+UPDATE `work`.`jobs` SET `locked_until` = NULL, `processed_at` = CASE `job_id` WHEN %s THEN %s END WHERE `job_id` IN (%s);
 
 -- finish
 UPDATE `work`.`jobs` SET `processed_at` = %s, `locked_until` = NULL
@@ -69,7 +69,7 @@ WHERE `job_id` = %s
   AND `processed_at` IS NULL;
 
 -- release
-UPDATE `work`.`jobs` SET `locked_until` = NULL, `attempt` = COALESCE(CASE `job_id` WHEN %s THEN %s END, `attempt`) WHERE `job_id` IN (%s);
+UPDATE `work`.`jobs` SET `locked_until` = CASE `job_id` WHEN %s THEN %s END, `attempt` = CASE `job_id` WHEN %s THEN %s END WHERE `job_id` IN (%s);
 
 -- dead letter
 SELECT `job_id` FROM `work`.`jobs`

@@ -34,7 +34,7 @@ SELECT `id` FROM `steps`
 WHERE `id` IN (%s) AND (`id`, `locked_until`) IN ((%s, %s)) ORDER BY `id` FOR UPDATE SKIP LOCKED;
 
 -- renew
-UPDATE `steps` SET `locked_until` = COALESCE(CASE `id` WHEN %s THEN %s END, `locked_until`) WHERE `id` IN (%s);
+UPDATE `steps` SET `locked_until` = CASE `id` WHEN %s THEN %s END WHERE `id` IN (%s);
 
 -- renew
 UPDATE `steps` SET `locked_until` = %s
@@ -58,9 +58,6 @@ SET `locked_until` = NULL
   , `retry_after` = COALESCE(%s, `retry_after`)
 WHERE `id` = %s
   AND `locked_until` IN (%s, %s);
-
--- release
-UPDATE `steps` SET `locked_until` = NULL WHERE `id` IN (%s);
 
 -- dead letter
 SELECT `id` FROM `steps`

@@ -134,8 +134,8 @@ RETURNING "id";
 
 -- release
 WITH own AS MATERIALIZED (
-  SELECT t."id" AS id, k.delivered
-  FROM unnest($1::bigint[], $2::timestamp with time zone[], $3::integer[], $4::integer[]) AS k (id, locked_until, attempt, delivered)
+  SELECT t."id" AS id, k.was, k.delivered
+  FROM unnest($1::bigint[], $2::timestamp with time zone[], $3::integer[], $4::timestamp with time zone[], $5::integer[]) AS k (id, locked_until, attempt, was, delivered)
   JOIN "faststream_queue" AS t ON t."id" = k.id
   WHERE t."locked_until" = k.locked_until
     AND t."attempt" = k.attempt
@@ -143,7 +143,7 @@ WITH own AS MATERIALIZED (
   FOR UPDATE OF t SKIP LOCKED
 )
 UPDATE "faststream_queue" AS t
-SET "locked_until" = NULL
+SET "locked_until" = own.was
   , "attempt" = own.delivered
 FROM own WHERE t."id" = own.id
 RETURNING t."id";

@@ -98,8 +98,8 @@ RETURNING "select";
 
 -- release
 WITH own AS MATERIALIZED (
-  SELECT t."select" AS id, k.delivered
-  FROM unnest($1::bigint[], $2::timestamp with time zone[], $3::integer[], $4::integer[]) AS k (id, locked_until, attempt, delivered)
+  SELECT t."select" AS id, k.was, k.delivered
+  FROM unnest($1::bigint[], $2::timestamp with time zone[], $3::integer[], $4::timestamp with time zone[], $5::integer[]) AS k (id, locked_until, attempt, was, delivered)
   JOIN "a""b" AS t ON t."select" = k.id
   WHERE t."--? x" = k.locked_until
     AND t.":now" = k.attempt
@@ -107,7 +107,7 @@ WITH own AS MATERIALIZED (
   FOR UPDATE OF t SKIP LOCKED
 )
 UPDATE "a""b" AS t
-SET "--? x" = NULL
+SET "--? x" = own.was
   , ":now" = own.delivered
 FROM own WHERE t."select" = own.id
 RETURNING t."select";

@@ -81,6 +81,20 @@ WHERE "id" = $1
   AND "locked_until" IN ($2, $3)
 RETURNING "id";
 
+-- release
+WITH own AS MATERIALIZED (
+  SELECT t."id" AS id, k.was
+  FROM unnest($1::bigint[], $2::timestamp with time zone[], $3::timestamp with time zone[]) AS k (id, locked_until, was)
+  JOIN "report_jobs" AS t ON t."id" = k.id
+  WHERE t."locked_until" = k.locked_until
+  ORDER BY t."id"
+  FOR UPDATE OF t SKIP LOCKED
+)
+UPDATE "report_jobs" AS t
+SET "locked_until" = own.was
+FROM own WHERE t."id" = own.id
+RETURNING t."id";
+
 -- dead letter
 WITH gone AS (DELETE FROM "report_jobs"
 WHERE "id" = $1

@@ -107,8 +107,8 @@ RETURNING "job_id";
 
 -- release
 WITH own AS MATERIALIZED (
-  SELECT t."job_id" AS id, k.delivered
-  FROM unnest($1::bigint[], $2::timestamp with time zone[], $3::integer[], $4::integer[]) AS k (id, locked_until, attempt, delivered)
+  SELECT t."job_id" AS id, k.was, k.delivered
+  FROM unnest($1::bigint[], $2::timestamp with time zone[], $3::integer[], $4::timestamp with time zone[], $5::integer[]) AS k (id, locked_until, attempt, was, delivered)
   JOIN "work"."jobs" AS t ON t."job_id" = k.id
   WHERE t."locked_until" = k.locked_until
     AND t."attempt" = k.attempt
@@ -117,7 +117,7 @@ WITH own AS MATERIALIZED (
   FOR UPDATE OF t SKIP LOCKED
 )
 UPDATE "work"."jobs" AS t
-SET "locked_until" = NULL
+SET "locked_until" = own.was
   , "attempt" = own.delivered
 FROM own WHERE t."job_id" = own.id
 RETURNING t."job_id";

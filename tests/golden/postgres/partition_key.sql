@@ -126,15 +126,15 @@ RETURNING "id";
 
 -- release
 WITH own AS MATERIALIZED (
-  SELECT t."id" AS id
-  FROM unnest($1::bigint[], $2::timestamp with time zone[]) AS k (id, locked_until)
+  SELECT t."id" AS id, k.was
+  FROM unnest($1::bigint[], $2::timestamp with time zone[], $3::timestamp with time zone[]) AS k (id, locked_until, was)
   JOIN "steps" AS t ON t."id" = k.id
   WHERE t."locked_until" = k.locked_until
   ORDER BY t."id"
   FOR UPDATE OF t SKIP LOCKED
 )
 UPDATE "steps" AS t
-SET "locked_until" = NULL
+SET "locked_until" = own.was
 FROM own WHERE t."id" = own.id
 RETURNING t."id";
 

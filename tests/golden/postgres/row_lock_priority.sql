@@ -9,7 +9,7 @@ CREATE TABLE IF NOT EXISTS "jobs" (
 CREATE INDEX IF NOT EXISTS "jobs_claim" ON "jobs" ("name", "rank", "retry_after", "id");
 
 -- insert
-INSERT INTO "jobs" ("id", "name", "rank", "retry_after", "payload") VALUES ($1, $2, $3, $4, $5) RETURNING "id";
+INSERT INTO "jobs" ("id", "name", "rank", "retry_after", "payload") OVERRIDING SYSTEM VALUE VALUES ($1, $2, $3, $4, $5) RETURNING "id";
 
 -- claim
 WITH RECURSIVE step (priority, n) AS (

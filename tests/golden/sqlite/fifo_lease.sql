@@ -84,9 +84,9 @@ WHERE "id" = ?2
 RETURNING "id";
 
 -- release
-WITH k (id, locked_until, attempt, delivered) AS MATERIALIZED (SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]'), json_extract(value, '$[2]'), json_extract(value, '$[3]') FROM json_each(?1))
+WITH k (id, locked_until, attempt, was, delivered) AS MATERIALIZED (SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]'), json_extract(value, '$[2]'), json_extract(value, '$[3]'), json_extract(value, '$[4]') FROM json_each(?1))
 UPDATE "steps" AS t
-SET "locked_until" = NULL
+SET "locked_until" = k.was
   , "attempt" = k.delivered
 FROM k
 WHERE t."id" = k.id

@@ -77,9 +77,9 @@ WHERE "select" = ?2
 RETURNING "select";
 
 -- release
-WITH k (id, locked_until, attempt, delivered) AS MATERIALIZED (SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]'), json_extract(value, '$[2]'), json_extract(value, '$[3]') FROM json_each(?1))
+WITH k (id, locked_until, attempt, was, delivered) AS MATERIALIZED (SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]'), json_extract(value, '$[2]'), json_extract(value, '$[3]'), json_extract(value, '$[4]') FROM json_each(?1))
 UPDATE "a""b" AS t
-SET "--? x" = NULL
+SET "--? x" = k.was
   , ":now" = k.delivered
 FROM k
 WHERE t."select" = k.id

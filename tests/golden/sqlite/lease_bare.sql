@@ -62,6 +62,15 @@ WHERE "id" = ?1
   AND "locked_until" IN (?2, ?3)
 RETURNING "id";
 
+-- release
+WITH k (id, locked_until, was) AS MATERIALIZED (SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]'), json_extract(value, '$[2]') FROM json_each(?1))
+UPDATE "report_jobs" AS t
+SET "locked_until" = k.was
+FROM k
+WHERE t."id" = k.id
+  AND t."locked_until" = k.locked_until
+RETURNING "id";
+
 -- dead letter
 SELECT "id" FROM "report_jobs"
 WHERE "id" = ?1

@@ -99,9 +99,9 @@ WHERE "id" = ?2
 RETURNING "id";
 
 -- release
-WITH k (id, locked_until) AS MATERIALIZED (SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]') FROM json_each(?1))
+WITH k (id, locked_until, was) AS MATERIALIZED (SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]'), json_extract(value, '$[2]') FROM json_each(?1))
 UPDATE "steps" AS t
-SET "locked_until" = NULL
+SET "locked_until" = k.was
 FROM k
 WHERE t."id" = k.id
   AND t."locked_until" = k.locked_until
