@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from uuid import UUID, uuid4
 
+import pytest
+
 from faststream_sql.engine import DeadLetter, Delivery, NewRow
 from faststream_sql.table import QueueTable
 from tests.conformance.bench import Bench, queue_table
