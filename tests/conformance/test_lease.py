@@ -11,7 +11,7 @@ import pytest
 
 from faststream_sql.engine import Ack, DeadLetter, Delivery, Nack, Outcome, Reject, SubscriptionOptions
 from faststream_sql.errors import LeaseLostError
-from tests.conformance.bench import Bench, acknowledge
+from tests.conformance.bench import PATIENCE_SECONDS, Bench, acknowledge
 
 MakeBench = Callable[..., Awaitable[Bench]]
 
@@ -99,14 +99,14 @@ async def test_a_late_settlement_changes_nothing(bench: Bench, outcome: Outcome)
         await delivery.settle(Ack())
 
     await bench.publish(b"one")
-    stuck = await bench.subscribe(first, lease=3600, max_attempts=9, dead_letter="jobs.dead")
+    stuck = await bench.subscribe(first, lease=3600, max_attempts=9, dead_letter="jobs.dead", prefetch=0)  # it must not claim the row again
     await entered.wait()
     await set_lease(bench, -1, "FALSE")
     codec = bench.engine.dialect.recommended_types(bench.table).times["locked_until"]
     ended = codec.encode(bench.engine.clock.now() - timedelta(seconds=1))
     await bench.sql(f"UPDATE jobs SET locked_until = '{ended}'")
     await bench.subscribe(twin, lease=3600)
-    await bench.until(lambda: len(bench.seen) == 2 and done.is_set())
+    await asyncio.wait_for(done.wait(), PATIENCE_SECONDS)
     assert bench.seen == [(b"one", 1), (b"one", 2)]
     assert len(errors) == 1
     assert bench.deliveries[0].lease_lost

@@ -7,6 +7,7 @@ import re
 import sqlite3
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -48,24 +49,27 @@ def run_python(page: str, title: str, folder: Path, environment: dict[str, str])
         code += "\nimport asyncio\nasyncio.run(app.run())\n"
     script = folder / "page.py"
     script.write_text(code)
-    try:
-        done = subprocess.run(
-            [sys.executable, "-W", "error::DeprecationWarning", str(script)],
-            cwd=folder,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=3 if page in RUNS_ON else 40,
-            check=False,
-            env={"PYTHONPATH": str(ROOT), **environment},
-        )
-    except subprocess.TimeoutExpired as error:
-        printed = error.stdout.decode() if isinstance(error.stdout, bytes) else str(error.stdout)
-        assert page in RUNS_ON, printed
-        assert RUNS_ON[page] in printed
-        return printed
-    assert done.returncode == 0, done.stdout
-    return done.stdout
+    with subprocess.Popen(
+        [sys.executable, "-W", "error::DeprecationWarning", str(script)],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env={"PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1", **environment},
+    ) as running:
+        limit = threading.Timer(50, running.kill)
+        limit.start()
+        try:
+            printed = ""
+            for line in running.stdout or ():
+                printed += line
+                if RUNS_ON.get(page, "\0") in line:
+                    running.terminate()
+            assert running.wait() == 0, printed
+        finally:
+            limit.cancel()
+    assert RUNS_ON.get(page, "") in printed
+    return printed
 
 
 def check_output(page: str, printed: str) -> None:

@@ -243,7 +243,7 @@ async def test_the_loop_is_as_it_was_afterwards() -> None:
     keys = set(vars(loop))
     before = (loop.time, loop._selector.select, loop.run_in_executor, aiosqlite.core.SimpleQueue, aiosqlite.core.Connection._execute)
     fired, rang = list[float](), asyncio.Event()
-    loop.call_later(3600.02, lambda: (fired.append(loop.time()), rang.set()))
+    loop.call_later(3600.5, lambda: (fired.append(loop.time()), rang.set()))
     test = TestSQLBroker(SQLBroker(SERVER))
     with pytest.raises(ZeroDivisionError):  # noqa: PT012 - what is left after an error
         async with test:
@@ -257,8 +257,8 @@ async def test_the_loop_is_as_it_was_afterwards() -> None:
         await test.advance(1800)
     assert not fired
     started = loop.time()
-    await asyncio.wait_for(rang.wait(), 1)  # what was left of the timer's wait is what is left now
-    assert fired[0] - started < 1
+    await asyncio.wait_for(rang.wait(), 30)  # what was left of the timer's wait is what is left now
+    assert fired[0] - started < 30
 
 
 async def test_two_tests_share_the_time_of_a_loop() -> None:
@@ -339,7 +339,8 @@ async def test_advance_is_not_for_handlers() -> None:
             await br.publish("x", "q")
 
 
-async def test_the_same_test_is_the_same_every_time() -> None:
+@pytest.mark.parametrize("times", [20, pytest.param(1000, marks=[pytest.mark.slow, pytest.mark.timeout(1200)])])
+async def test_the_same_test_is_the_same_every_time(times: int) -> None:
     async def run() -> list[object]:
         broker, log = SQLBroker(SERVER, table=MailJob), list[object]()
 
@@ -366,7 +367,7 @@ async def test_the_same_test_is_the_same_every_time() -> None:
 
     first = await run()
     assert len(first) > 30
-    for _ in range(100):
+    for _ in range(times):
         assert await run() == first
 
 
