@@ -16,7 +16,7 @@ from typing_extensions import assert_never
 from faststream_sql.dialects.base import AdvisoryStatements, Statement
 from faststream_sql.drivers.base import Connection, Row, Use
 from faststream_sql.engine.delivery import Delivery
-from faststream_sql.engine.forms.base import Context, RowReader, run_plan
+from faststream_sql.engine.forms.base import Claim, Context, RowReader, run_plan
 from faststream_sql.engine.outcome import Ack, DeadLetter, Nack, Outcome, Reject, Release, apply_limit
 from faststream_sql.errors import ConnectionLostError, DeclarationError, LeaseLostError, SQLBrokerError
 
@@ -49,6 +49,7 @@ class AdvisoryForm:
         self._keys = keys
         self._reader = RowReader(context.table, statements.claimed, context.group, queue=context.name, counters=context.counters)
         self._id = 1 + statements.claimed.index("id")
+        self._candidates = Claim(statements.claim, self._id)
         self._warm: list[Connection] = []  # sessions that hold no key
         self._held: set[Delivery] = set()
         self._closing = False
@@ -108,7 +109,7 @@ class AdvisoryForm:
     async def _take(self, connection: Connection, held: Sequence[object]) -> list[Row]:
         context = self._context
         values = {"group": context.group, "now": context.clock.now(), "held": context.table.dialect.pack(held), "busy": context.keys.busy()}
-        return await run_plan(connection, self._statements.claim, values, self._id)
+        return await self._candidates.run(connection, values)
 
     def _delivery(self, values: Sequence[object], key: object, connection: Connection | None) -> Delivery:
         delivery = self._reader.read(values, hold=None, suspect=False, settle=self.settle)

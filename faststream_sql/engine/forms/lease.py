@@ -15,7 +15,7 @@ from typing_extensions import assert_never
 from faststream_sql.dialects.base import LeaseStatements, Once
 from faststream_sql.drivers.base import Use
 from faststream_sql.engine.delivery import Delivery
-from faststream_sql.engine.forms.base import Context, RowReader, run_group, run_plan
+from faststream_sql.engine.forms.base import Claim, Context, RowReader, run_group
 from faststream_sql.engine.outcome import Ack, DeadLetter, Nack, Outcome, Reject, Release, apply_limit
 from faststream_sql.engine.settlement import LeaseHold, Settler
 from faststream_sql.errors import DeclarationError, SQLBrokerError
@@ -37,6 +37,7 @@ class LeaseForm:
         self._statements = statements
         self._lease = lease_seconds
         self.renew_every_seconds: float | None = lease_seconds / 2
+        self._claim = Claim(statements.claim, 0)
         self._reader = RowReader(context.table, statements.claimed, context.group, queue=context.name, counters=context.counters)
         self._held: set[Delivery] = set()
         expiries = context.table.expiries
@@ -66,7 +67,7 @@ class LeaseForm:
                 "mutex": context.mutex,
                 "busy": context.keys.busy(),
             }
-            rows = await run_plan(connection, self._statements.claim, values, 0)
+            rows = await self._claim.run(connection, values)
         deliveries = [self._delivery(row, expires, sent_at) for row in self._reader.sort(rows)]
         self._held.update(deliveries)
         kept, others = context.keys.take(deliveries)
