@@ -19,6 +19,8 @@ from faststream._internal.configs import (
     PublisherUsecaseConfig,
     SubscriberSpecificationConfig,
     SubscriberUsecaseConfig,
+    UnderlyingDriverAnnotation,
+    UnderlyingDriverAnnotations,
 )
 from faststream._internal.constants import EMPTY
 from faststream._internal.context.context_type import Context
@@ -112,6 +114,8 @@ __all__ = (
     "Tag",
     "TagDict",
     "TestBroker",
+    "UnderlyingDriverAnnotation",
+    "UnderlyingDriverAnnotations",
     "ensure_response",
     "find_test_broker",
     "get_broker_logger",

@@ -29,6 +29,7 @@ from faststream_sql.broker._faststream import (
     SendableMessage,
     Tag,
     TagDict,
+    UnderlyingDriverAnnotations,
     serializer_of,
 )
 from faststream_sql.broker.config import SQLBrokerConfig
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     from fast_depends.library.serializer import SerializerProto
     from faststream.security import BaseSecurity
 
+DEFAULT_URL = "sqlite:///faststream.db"
 PING_SECONDS = 5.0
 """How long `ping` waits where it is given no timeout."""
 CLOSE_SECONDS = 2.0
@@ -65,7 +67,7 @@ class SQLBroker(SQLRegistrator, BrokerUsecase[Delivery, Engine, SQLBrokerConfig]
 
     def __init__(
         self,
-        url: Any = "sqlite:///faststream.db",
+        url: Any = None,
         table: Described | None = None,
         tables: Mapping[str, Described] | None = None,
         *,
@@ -100,13 +102,14 @@ class SQLBroker(SQLRegistrator, BrokerUsecase[Delivery, Engine, SQLBrokerConfig]
         serializer: SerializerProto | None = EMPTY,
         provider: Provider | None = None,
         context: ContextRepo | None = None,
+        underlying_driver_annotations: UnderlyingDriverAnnotations | None = None,
     ) -> None:
         """Describe a broker. Nothing connects here.
 
         Args:
             url: `postgresql://`, `mysql://`, `mariadb://`, `sqlite:///file.db` or `sqlite://` (memory); or what the service owns and closes
                 itself: an `asyncpg.Pool`, an asyncmy pool, or an `AsyncEngine` of SQLAlchemy on asyncpg, asyncmy or aiosqlite.
-                `postgresql://` alone takes its settings from the `PG*` environment.
+                `sqlite:///faststream.db` unless given. `postgresql://` alone takes its settings from the `PG*` environment.
             table: the table that every name leads into, unless `tables` says otherwise: a `QueueTable`, or an `Inbox` class. Without both,
                 the table `faststream_queue`.
             tables: tables by name; a trailing `*` is a prefix.
@@ -142,6 +145,8 @@ class SQLBroker(SQLRegistrator, BrokerUsecase[Delivery, Engine, SQLBrokerConfig]
             serializer: of FastDepends.
             provider: of FastDepends.
             context: FastStream's.
+            underlying_driver_annotations: classes that no handler may take bare, each with the annotation to use instead, beside the
+                broker's own.
 
         Raises:
             DeclarationError: the URL or an option cannot be.
@@ -150,7 +155,11 @@ class SQLBroker(SQLRegistrator, BrokerUsecase[Delivery, Engine, SQLBrokerConfig]
             msg = f"pool_size={pool_size!r} cannot be: give 1 or more"
             raise DeclarationError(msg)
         self._source = DatabaseSource(
-            url, size=pool_size, acquire_timeout=float(acquire_timeout), command_timeout=float(command_timeout), security=security
+            DEFAULT_URL if url is None else url,
+            size=pool_size,
+            acquire_timeout=float(acquire_timeout),
+            command_timeout=float(command_timeout),
+            security=security,
         )
         self._settings = EngineSettings(
             lease_seconds=lease_seconds(lease),
@@ -169,6 +178,8 @@ class SQLBroker(SQLRegistrator, BrokerUsecase[Delivery, Engine, SQLBrokerConfig]
             config=SQLBrokerConfig(
                 producer=producer,
                 routes=self._routes,
+                says_where=any(given is not None for given in (url, table, tables)),
+                underlying_driver_annotations=underlying_driver_annotations or {},
                 engine=self.connect,
                 clock=clock or SystemClock(),
                 make_pool=self._source.pool,

@@ -22,6 +22,8 @@ from faststream_sql.table import QueueTable
 if TYPE_CHECKING:
     from fast_depends.library.serializer import SerializerProto
 
+REQUEST_SECONDS = 30.0
+"""How long a request waits for its answer unless it says otherwise."""
 REPLY_PREFIX = "reply."
 """Groups that begin so hold the answers to requests, each for one waiter."""
 
@@ -71,6 +73,7 @@ class SQLProducer(ProducerProto[SQLPublishCommand]):
                 "which say where the answer goes"
             )
             raise FeatureNotSupportedException(msg)
+        seconds = REQUEST_SECONDS if cmd.timeout is None else cmd.timeout
         cmd.reply_to = cmd.reply_to or f"{REPLY_PREFIX}{uuid4()}"
         replies = engine.subscription(
             name=cmd.reply_to, table=table, options=SubscriptionOptions(poll_interval=0.1), deliver=_never, counted=False
@@ -78,9 +81,9 @@ class SQLProducer(ProducerProto[SQLPublishCommand]):
         try:
             await replies.open()
             await self.publish(cmd)
-            answer = await replies.get_one(cmd.timeout or 30.0)
+            answer = await replies.get_one(seconds)
             if answer is None:
-                msg = f"no answer to the request into {cmd.destination!r} came in {cmd.timeout or 30.0:g} s"
+                msg = f"no answer to the request into {cmd.destination!r} came in {seconds:g} s"
                 raise TimeoutError(msg)
             await answer.settle(Ack())
         finally:
@@ -99,7 +102,8 @@ class SQLProducer(ProducerProto[SQLPublishCommand]):
 
     async def _row(self, cmd: SQLPublishCommand, opened: OpenTable, body: Any) -> NewRow:
         table = opened.table
-        if isinstance(body, str) and (table.headers is None or opened.types.payload == "json"):
+        plain = isinstance(self.codec, DefaultCodec)
+        if plain and isinstance(body, str) and (table.headers is None or opened.types.payload == "json"):
             # without headers nothing says that it was a text; as JSON it comes back as it was
             payload, content_type = json.dumps(body).encode(), "application/json"
         else:

@@ -67,12 +67,14 @@ class SQLSubscriberSpecification(SubscriberSpecification[SQLBrokerConfig, SQLSub
 
     @override
     def get_schema(self) -> dict[str, SubscriberSpec]:
-        about = _about(self.queue, self.config.table, self._outer_config.routes)
-        told = " ".join(filter(None, (self.description, about, _limits(self.config.options, self._outer_config.prefix))))
+        told = [self.description]
+        if self._outer_config.says_where or self.config.table is not None or self.config.options != SubscriptionOptions():
+            told.append(_about(self.queue, self.config.table, self._outer_config.routes))
+            told.append(_limits(self.config.options, self._outer_config.prefix))
         return {
             self.name: SubscriberSpec(
                 address=self.queue,
-                description=told,
+                description=" ".join(filter(None, told)) or None,
                 operation=Operation(
                     message=Message(title=f"{self.name}:Message", payload=resolve_payloads(self.get_payloads())),
                     bindings=None,
@@ -97,11 +99,13 @@ class SQLPublisherSpecification(PublisherSpecification[SQLBrokerConfig, SQLPubli
 
     @override
     def get_schema(self) -> dict[str, PublisherSpec]:
-        about = _about(self.queue, self.config.table, self._outer_config.routes)
+        told = [self.config.description_]
+        if self._outer_config.says_where or self.config.table is not None:
+            told.append(_about(self.queue, self.config.table, self._outer_config.routes))
         return {
             self.name: PublisherSpec(
                 address=self.queue,
-                description=" ".join(filter(None, (self.config.description_, about))),
+                description=" ".join(filter(None, told)) or None,
                 operation=Operation(
                     message=Message(title=f"{self.name}:Message", payload=resolve_payloads(self.get_payloads(), "Publisher")),
                     bindings=None,

@@ -99,6 +99,7 @@ class SQLSubscriber(SubscriberUsecase[Delivery]):
         self._subscription: Subscription | None = None
         self._log_context: dict[str, str] | None = None
         self._asked: Delivery | None = None
+        self._stops = 0
 
     @property
     def subscription(self) -> Subscription:
@@ -168,6 +169,7 @@ class SQLSubscriber(SubscriberUsecase[Delivery]):
     @override
     async def stop(self) -> None:
         """Claim no more, give handlers the broker's graceful timeout, release what is left. Safe before, during and after a start."""
+        self._stops += 1
         subscription, self._subscription = self._subscription, None
         asked, self._asked = self._asked, None
         if asked is not None:  # nobody settled the row that was asked for: it goes back with its attempt
@@ -309,16 +311,23 @@ class SQLSubscriber(SubscriberUsecase[Delivery]):
 
     @override
     async def __aiter__(self) -> AsyncIterator[SQLMessage]:
-        while self._subscription is not None or not self.running:
-            message = await self.get_one(timeout=1.0)
+        stops = self._stops
+        while stops == self._stops:
+            try:
+                message = await self.get_one(timeout=1.0)
+            except ClosedError:
+                if stops == self._stops:
+                    raise
+                return
             if message is not None:
                 yield message
 
     async def _let_go(self) -> None:
-        """The row asked for before, where nobody settled it, goes back with its attempt spent."""
+        """The row asked for before, where nobody settled it, is tried again by the backoff, as under MANUAL: the next one is another."""
         asked, self._asked = self._asked, None
         if asked is not None and asked.outcome is None:
-            await asked.settle(Nack())
+            self._say(logging.WARNING, asked, "the next row was asked for and this one was not settled; it is tried again by the backoff")
+            await asked.settle(self._retry(asked))
 
     async def _message_of(self, delivery: Delivery) -> SQLMessage:
         parser, decoder = self._get_parser_and_decoder()

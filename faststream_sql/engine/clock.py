@@ -7,6 +7,9 @@ import time
 from datetime import datetime, timedelta, timezone
 from typing import Protocol
 
+RESOLUTION_SECONDS = 1e-6
+"""What a clock need not tell apart: it may stand still through a wait that is shorter."""
+
 
 class Clock(Protocol):
     """A source of time for claims, leases, delays and waits. One's own needs these four methods."""

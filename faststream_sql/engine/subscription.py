@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from typing_extensions import assert_never
 
-from faststream_sql.engine.clock import SystemClock
+from faststream_sql.engine.clock import RESOLUTION_SECONDS, SystemClock
 from faststream_sql.engine.counters import QueueCounters
 from faststream_sql.engine.delivery import Delivery
 from faststream_sql.engine.forms.advisory import AdvisoryForm
@@ -226,26 +226,31 @@ class Subscription:
             await form.close()
         if self._context is not None and self._wakeup is not None:
             self._engine.wakeups.remove(self.table, self._context.group, self._wakeup)
+            self._wakeup.wake()
         self._context = self._wakeup = None
 
     async def get_one(self, timeout_seconds: float) -> Delivery | None:
-        """Claim one row, waiting for one at most `timeout_seconds`. The caller settles it; until then, or `stop`, its lease is renewed."""
+        """Claim one row, waiting for one at most `timeout_seconds`. The caller settles it; until then, or `stop`, its lease is renewed.
+
+        None too where the subscription is stopped meanwhile.
+        """
         form = await self.open()
         wakeup, clock = self._wakeup, self._engine.clock
         if wakeup is None:
             msg = f"subscription {self.name!r} was stopped"
             raise ClosedError(msg)
         ends = clock.monotonic() + timeout_seconds
-        while True:
+        while self._wakeup is wakeup:
             wakeup.clear()
             found = await form.claim(1)
             if found:
                 self._renew_by_hand(form)
                 return found[0]
             left = ends - clock.monotonic()
-            if left <= 0:
+            if left < RESOLUTION_SECONDS:
                 return None
             await wakeup.wait(min(left, self._poll_seconds()))
+        return None
 
     def _renew_by_hand(self, form: Form) -> None:
         """Workers renew what is held; without them nobody would."""

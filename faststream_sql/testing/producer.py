@@ -17,12 +17,10 @@ from typing_extensions import override
 from faststream_sql.broker._faststream import serializer_of
 from faststream_sql.broker.broker import SQLBroker
 from faststream_sql.broker.parser import write_headers
-from faststream_sql.broker.producer import SQLProducer
+from faststream_sql.broker.producer import REQUEST_SECONDS, SQLProducer
 from faststream_sql.broker.response import SQLPublishCommand
 from faststream_sql.engine import Delivery, Engine, Outcome
 from faststream_sql.testing.hands import Hands
-
-REQUEST_SECONDS = 30.0
 
 
 class FakeProducer(SQLProducer):
@@ -67,7 +65,7 @@ class FakeProducer(SQLProducer):
             raise SubscriberNotFound
         with self._hands.delivering():  # the wait for an answer that never comes passes at once
             try:
-                return await asyncio.wait_for(super().request(cmd), cmd.timeout or REQUEST_SECONDS)
+                return await asyncio.wait_for(super().request(cmd), REQUEST_SECONDS if cmd.timeout is None else cmd.timeout)
             except asyncio.TimeoutError as error:
                 raise TimeoutError(*error.args) from error  # two classes until Python 3.11
 
@@ -99,7 +97,7 @@ class DryRunProducer(FakeProducer):
         if self._hands.reader_of(table, cmd.destination) is None:
             raise SubscriberNotFound
         (key,) = await self._insert(cmd, [cmd.body])
-        response = await asyncio.wait_for(self._deliver(cmd, key), cmd.timeout or REQUEST_SECONDS)
+        response = await asyncio.wait_for(self._deliver(cmd, key), REQUEST_SECONDS if cmd.timeout is None else cmd.timeout)
         payload, content_type = await self.codec.encode(None if response is None else response.body, self.serializer)
         headers = {} if response is None else response.headers
         named = write_headers(headers or {}, content_type=content_type, correlation_id=cmd.correlation_id, reply_to="")
