@@ -155,6 +155,8 @@ class TestSQLBroker(RowsOfTest, TestBroker[SQLBroker, EnterType], broker=SQLBrok
             for broker in self.brokers:
                 self._replace_parts(stack, broker)
             stack.push_async_callback(self._close)
+            if not self.with_real:
+                stack.push_async_callback(self._stop_asking)
             yield await stack.enter_async_context(super()._create_ctx())
 
     def _replace_parts(self, stack: AsyncExitStack, broker: SQLBroker) -> None:
@@ -175,6 +177,11 @@ class TestSQLBroker(RowsOfTest, TestBroker[SQLBroker, EnterType], broker=SQLBrok
             hands.fakes = self._fake_subscribers
         stack.enter_context(mock.patch.object(config, "make_pool", hands.the_pool))
         stack.enter_context(mock.patch.object(config, "make_engine", hands.engine))
+
+    async def _stop_asking(self) -> None:
+        """What asked for rows one by one (`get_one`) lets go of the row that it holds, as when a broker stops."""
+        for subscriber in chain.from_iterable(subscribers_of(broker) for broker in self.brokers):
+            await subscriber.stop()
 
     async def _close(self) -> None:
         for hands in self._hands.values():
