@@ -41,7 +41,7 @@ SQLMessage = Annotated[_SQLMessage, _LoopContext("message")]
 AttemptNumber = Annotated[int | None, _LoopContext("message.attempt")]
 """How often the row has been delivered, this time included; None where the table does not count."""
 Pool = Annotated[_Pool, _LoopContext("broker.engine.pool")]
-"""The broker's pool."""
+"""The broker's pool. What a handler takes from it (`async with pool.connection(…)`) goes back at the end of its `async with`."""
 CurrentClock = Annotated[_Clock, _LoopContext("broker.clock")]
 """The broker's clock: a handler that reads the time here can be tested in fake time."""
 Transaction = Annotated[Any, _NoTransaction("message")]

@@ -42,7 +42,7 @@ from faststream_sql.broker.routes import Described, Routes
 from faststream_sql.broker.source import DatabaseSource
 from faststream_sql.broker.subscriber import SQLSubscriber
 from faststream_sql.engine import Clock, Delivery, Engine, EngineSettings, SystemClock
-from faststream_sql.engine.options import lease_seconds, poll_seconds
+from faststream_sql.engine.options import lease_seconds, poll_seconds, timeout_seconds
 from faststream_sql.errors import ClosedError, DeclarationError
 from faststream_sql.table import QueueTable
 
@@ -76,9 +76,9 @@ class SQLBroker(SQLRegistrator, BrokerUsecase[Delivery, Engine, SQLBrokerConfig]
         listen_notify: bool = False,
         clock: Clock | None = None,
         pool_size: int = 10,
-        acquire_timeout: float = 5.0,
-        command_timeout: float = 30.0,
-        graceful_timeout: float | None = 15.0,
+        acquire_timeout: float | timedelta = 5.0,
+        command_timeout: float | timedelta = 30.0,
+        graceful_timeout: float | timedelta | None = 15.0,
         session_pooler: bool = False,
         label: str | None = None,
         on_lease_lost: OnLeaseLost | None = None,
@@ -113,18 +113,20 @@ class SQLBroker(SQLRegistrator, BrokerUsecase[Delivery, Engine, SQLBrokerConfig]
             table: the table that every name leads into, unless `tables` says otherwise: a `QueueTable`, or an `Inbox` class. Without both,
                 the table `faststream_queue`.
             tables: tables by name; a trailing `*` is a prefix.
-            lease: how long the row of a crashed process stays out of its queue: whole seconds, 1 or more.
-            poll_interval: how long an idle subscription waits before it looks again, in seconds or as a timedelta.
+            lease: how long the row of a crashed process stays out of its queue (lease form): whole seconds from 1 to a day, or a timedelta.
+            poll_interval: how long an idle subscription waits before it looks again: a millisecond or more, in seconds or as a timedelta.
             listen_notify: whether publishes notify, in the transaction that wrote the row, and this process listens, on a connection of its
                 own beside the pool (Postgres). Subscriptions in other processes wake at once then; polling stays the floor.
             clock: where time is read; the host's unless given.
-            pool_size: the most connections of the broker's own pool. Deliveries under row locks keep one each; one is always left over.
-            acquire_timeout: how long, in seconds, a statement waits for a connection before PoolTimeoutError.
-            command_timeout: how long, in seconds, a statement may take before its connection is given up.
-            graceful_timeout: how long, in seconds, a stop waits for handlers; None or 0 for not at all.
+            pool_size: the most connections of the broker's own pool, 1 or more. Deliveries under row or advisory locks keep one each;
+                one is always left over, so these forms need 2. A pool of the service's own has its own size, and SQLite one connection.
+            acquire_timeout: how long a statement waits for a connection before PoolTimeoutError: over 0, in seconds or as a timedelta.
+            command_timeout: how long a statement may take before its connection is given up: over 0, in seconds or as a timedelta.
+            graceful_timeout: how long a stop waits for handlers, in seconds or as a timedelta; None or 0 for not at all.
             session_pooler: says that a pooler that stands between (PgBouncer) works in session mode, as advisory locks and LISTEN need.
             label: names the server in the AsyncAPI document, as a tag and in its description.
-            on_lease_lost: called with a message whose row was found to be no longer its own.
+            on_lease_lost: called with a message whose row was found to be no longer its own: a function or a coroutine function. What it
+                raises is logged.
             decoder: makes the body of a message.
             parser: makes the message of a row.
             codec: takes the place of the decoder, and encodes what is published.
@@ -154,17 +156,18 @@ class SQLBroker(SQLRegistrator, BrokerUsecase[Delivery, Engine, SQLBrokerConfig]
         if pool_size < 1:
             msg = f"pool_size={pool_size!r} cannot be: give 1 or more"
             raise DeclarationError(msg)
+        statement_seconds = timeout_seconds("command_timeout", command_timeout)
         self._source = DatabaseSource(
             DEFAULT_URL if url is None else url,
             size=pool_size,
-            acquire_timeout=float(acquire_timeout),
-            command_timeout=float(command_timeout),
+            acquire_timeout=timeout_seconds("acquire_timeout", acquire_timeout),
+            command_timeout=statement_seconds,
             security=security,
         )
         self._settings = EngineSettings(
             lease_seconds=lease_seconds(lease),
             poll_seconds=poll_seconds(poll_interval),
-            command_timeout_seconds=float(command_timeout),
+            command_timeout_seconds=statement_seconds,
             listen_notify=listen_notify,
             session_pooler=session_pooler,
         )
@@ -195,7 +198,7 @@ class SQLBroker(SQLRegistrator, BrokerUsecase[Delivery, Engine, SQLBrokerConfig]
                     context=context or ContextRepo(),
                 ),
                 broker_dependencies=dependencies,
-                graceful_timeout=graceful_timeout,
+                graceful_timeout=timeout_seconds("graceful_timeout", graceful_timeout) if graceful_timeout else None,
                 ack_policy=ack_policy,
                 id_generator=id_generator,
                 extra_context={"broker": self},
@@ -369,13 +372,18 @@ class SQLBroker(SQLRegistrator, BrokerUsecase[Delivery, Engine, SQLBrokerConfig]
             correlation_id: made unless given.
             reply_to: the queue that an answer goes to.
             row_id: the id, where the database does not make it.
-            connection: the caller's own, with its transaction: of asyncpg or aiosqlite, or an AsyncConnection or AsyncSession of SQLAlchemy
-                on one of them. It is never committed, rolled back or closed here.
+            connection: the caller's own, with its transaction: of asyncpg, asyncmy or aiosqlite, or an AsyncConnection or AsyncSession of
+                SQLAlchemy on one of them. It is never committed, rolled back or closed here.
 
         Raises:
             NoRouteError: the queue leads into no table.
+            SchemaError: the table is not there, or is of another shape than its description.
+            DeclarationError: an argument needs a role or a column that the table does not have.
             ValueError: a value cannot be; the text says which.
+            TypeError: the connection is synchronous, or of another database.
             ClosedError: the broker was stopped.
+            PoolTimeoutError: no connection came free in time.
+            DatabaseError: what the database reported; after a `ConnectionLostError` the row may be there or not.
         """
         self._check_open()
         cmd = SQLPublishCommand(
@@ -410,7 +418,10 @@ class SQLBroker(SQLRegistrator, BrokerUsecase[Delivery, Engine, SQLBrokerConfig]
         reply_to: str = "",
         connection: Any = None,
     ) -> list[Any]:
-        """Insert a row for each message, in few statements and one transaction, and return their ids. Arguments as of `publish`."""
+        """Insert a row for each message, in few statements and one transaction, and return their ids.
+
+        All of them are inserted, or none. Arguments and errors are those of `publish`.
+        """
         self._check_open()
         cmd = SQLBatchPublishCommand(
             messages,
@@ -444,7 +455,11 @@ class SQLBroker(SQLRegistrator, BrokerUsecase[Delivery, Engine, SQLBrokerConfig]
     ) -> SQLMessage:
         """Insert a row and wait for the row that answers it, at most `timeout` seconds.
 
-        Raises FeatureNotSupportedException where the table lacks the roles Group and Headers, and TimeoutError where no answer comes.
+        The arguments are those of `publish`. The answer is finished when it is returned: there is nothing to acknowledge.
+
+        Raises:
+            FeatureNotSupportedException: the table lacks the roles Group and Headers.
+            TimeoutError: no answer came in time. The request may still be handled.
         """
         self._check_open()
         cmd = SQLPublishCommand(

@@ -64,11 +64,14 @@ class SQLRegistrator(Registrator[Delivery, SQLBrokerConfig]):
             queue: the queue's name; in a table with groups, the group. Prefixes of routers stand before it.
             table: the table it is read from; the broker's route for the name unless given.
             max_workers: how many rows this process works on at once; 1 or more.
-            max_attempts: how many deliveries a row gets before it moves to `dead_letter`. The two go together.
+            max_attempts: how many deliveries a row gets before it moves to `dead_letter`, 1 or more. The two go together; the table needs
+                the role Attempt.
             dead_letter: the group (or, for a table without groups, the table) that dead letters move to.
-            lease: how long a row stays out of the queue if its process crashes (lease form): whole seconds, 1 or more.
-            poll_interval: how long an idle subscription waits before it looks again; a publish in this process wakes it at once.
-            prefetch: how many rows may be claimed ahead of the workers (lease form); `max_workers` unless given.
+            lease: how long a row stays out of the queue if its process crashes (lease form): whole seconds from 1 to a day; the broker's
+                unless given.
+            poll_interval: how long an idle subscription waits before it looks again, a millisecond or more; the broker's unless given. A
+                publish in this process wakes it at once.
+            prefetch: how many rows may be claimed ahead of the workers (lease form), 0 or more; `max_workers` unless given.
             backoff: how long a row waits after an error: an `ExponentialBackoff`, a delay, a sequence of delays, a callable
                 `(attempt, error) -> delay`, or None for at once.
             batch: not supported in this release.
@@ -139,7 +142,7 @@ class SQLRegistrator(Registrator[Delivery, SQLBrokerConfig]):
             queue: the queue's name. Prefixes of routers stand before it.
             table: the table it publishes into; the broker's route for the name unless given.
             headers: stand in every message, under its own.
-            delay: how long each row waits, in seconds or as a timedelta.
+            delay: how long each row waits, 0 or more, in seconds or as a timedelta.
             priority: smaller is claimed first.
             persistent: whether the broker keeps the publisher alive.
             title: its name in the AsyncAPI document.

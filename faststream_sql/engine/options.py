@@ -81,6 +81,15 @@ def poll_seconds(interval: Delay) -> float:
     return value
 
 
+def timeout_seconds(name: str, timeout: Delay) -> float:
+    """A timeout in seconds. Raises DeclarationError, with the option's name, for what is no finite time over 0."""
+    value = seconds(timeout)
+    if value <= 0:
+        msg = f"{name}={timeout!r} cannot be: give more than 0 seconds, or a timedelta"
+        raise DeclarationError(msg)
+    return value
+
+
 def as_timedelta(delay: Delay) -> timedelta:
     """A delay as a timedelta."""
     return delay if isinstance(delay, timedelta) else timedelta(seconds=delay)

@@ -72,7 +72,8 @@ class TestSQLBroker(RowsOfTest, TestBroker[SQLBroker, EnterType], broker=SQLBrok
         """Prepare a test of one broker, or of several that may share a database.
 
         Args:
-            brokers: the brokers. One that runs already is left to run: see `_dry_run`.
+            brokers: the brokers. One that runs already goes on, and what this test publishes is handled in
+                memory, in real time.
             with_real: whether the service runs on its real database, with its workers, and on the real clock (see `clock`).
             connect_only: True where `TestApp` starts the broker; seen by itself where both stand in one `with`.
             clock: the fake clock; one that begins on 2026-01-01 unless given. With `with_real`, time is real unless it is given, which
