@@ -12,12 +12,17 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.databases import Database, MySQLDatabase, PostgresDatabase
 from tests.servers import ServerUnavailableError, mysql_server, postgres_server, skip_without
 
 MARKED = {"postgres_database": "postgres", "postgres_url": "postgres", "mysql_database": "mysql", "mysql_url": "mysql"}
 GRACE_SECONDS = 1.0
+
+# A loaded machine draws examples slowly, which says nothing of the code.
+settings.register_profile("suite", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("suite")
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -10,7 +10,7 @@ from datetime import timedelta
 import pytest
 
 from faststream_sql.engine import Ack, Delivery, Nack
-from tests.conformance.bench import Bench, queue_table
+from tests.conformance.bench import PATIENCE_SECONDS, Bench, queue_table
 from tests.conformance.conftest import Pair
 
 MakeBench = Callable[..., Awaitable[Bench]]
@@ -25,7 +25,7 @@ async def test_rows_are_claimed_by_priority_then_time_then_id(bench: Bench) -> N
     await bench.subscribe()
     await bench.until(lambda: len(bench.seen) == 4)
     assert [payload for payload, _ in bench.seen] == [b"1", b"2", b"3", b"4"]
-    assert [bytes(row["payload"]) for row in await bench.rows()] == [b"later"]
+    await bench.until_rows(lambda rows: [bytes(row["payload"]) for row in rows] == [b"later"])
 
 
 async def test_more_than_64_priorities_keep_their_order(bench: Bench) -> None:
@@ -61,12 +61,16 @@ async def test_a_delayed_publish_runs_when_due_and_not_at_the_next_poll(bench: B
 
 async def test_workers_run_side_by_side_up_to_their_number(bench: Bench) -> None:
     running, most = 0, 0
+    all_four = asyncio.Event()
 
     async def count(delivery: Delivery) -> None:
         nonlocal running, most
         running += 1
         most = max(most, running)
-        await asyncio.sleep(0.05)
+        if running == 4:
+            all_four.set()
+        await asyncio.wait_for(all_four.wait(), PATIENCE_SECONDS)
+        await asyncio.sleep(0.01)
         running -= 1
         await delivery.settle(Ack())
 
