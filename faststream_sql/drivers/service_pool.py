@@ -166,7 +166,7 @@ class ServicePool(ABC, Generic[S]):
         raise failure
 
     def _came_late(self, given: object) -> None:
-        self._in_background(self._return(given, None, sound=True))
+        self._in_background(self._give_back(given, None, sound=True))
 
     async def release(self, connection: Connection) -> None:
         lent = self._out.pop(id(connection), None)
@@ -179,19 +179,26 @@ class ServicePool(ABC, Generic[S]):
             self._gate.leave(lent.use, lent.holder)
 
     async def _return(self, given: object, session: S | None, *, sound: bool) -> None:
-        async def hand_back() -> None:
-            good = await self._sessions.set_back(session, sound=sound) if session is not None else sound
-            await self._hand_back(given, sound=good)
+        """Give a connection back, also where whoever waits for that is cancelled: the service's pool would miss it for ever."""
+        await asyncio.shield(self._in_background(self._give_back(given, session, sound=sound)))
 
-        try:
-            await asyncio.wait_for(hand_back(), RETURN_SECONDS)
-        except Exception as error:
-            log.debug("the service's pool took a connection back with %r", error)
-
-    def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
+    def _in_background(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)
         self._returning.add(task)
         task.add_done_callback(self._returning.discard)
+        return task
+
+    async def _give_back(self, given: object, session: S | None, *, sound: bool) -> None:
+        if session is not None:
+            try:
+                sound = await asyncio.wait_for(self._sessions.set_back(session, sound=sound), RETURN_SECONDS)
+            except Exception as error:
+                log.debug("a session of the service's could not be set back: %r", error)
+                sound = False
+        try:
+            await asyncio.wait_for(self._hand_back(given, sound=sound), RETURN_SECONDS)
+        except Exception as error:
+            log.debug("the service's pool took a connection back with %r", error)
 
     async def close(self, timeout: float) -> None:
         """Take back what is out. The service's pool stays open."""

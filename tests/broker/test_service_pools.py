@@ -18,8 +18,11 @@ from sqlalchemy.pool import NullPool
 
 from faststream_sql import DeclarationError, PoolTimeoutError, QueueTable, SQLBroker
 from faststream_sql.annotations import SQLMessage
+from faststream_sql.drivers import service_pool
+from faststream_sql.drivers.base import Use
 from tests.broker.test_lifecycle import until
 from tests.broker.test_specification import documents
+from tests.cancellation import Moment, cancelled_at
 
 CANARY = "s3cr3t-CANARY"
 ROW_LOCK = QueueTable("mail_jobs", id="id", group="name", attempt="attempt", retry_after="retry_after", payload="payload")
@@ -33,11 +36,13 @@ class Own(NamedTuple):
     value: Callable[[str], Awaitable[Any]]
     close: Callable[[], Awaitable[Any]]
     database: Any
+    lent: Callable[[], int]
+    """How many connections it has lent and not got back."""
 
 
 async def asyncpg_pool(url: str, database: Any) -> Own:
     pool = await asyncpg.create_pool(url, min_size=1, max_size=4)
-    return Own(pool, pool.fetchval, pool.close, database)
+    return Own(pool, pool.fetchval, pool.close, database, lambda: pool.get_size() - pool.get_idle_size())
 
 
 async def asyncmy_pool(url: str, database: Any) -> Own:
@@ -54,13 +59,15 @@ async def asyncmy_pool(url: str, database: Any) -> Own:
         pool.close()
         await pool.wait_closed()
 
-    return Own(pool, value, close, database)
+    return Own(pool, value, close, database, lambda: pool.size - pool.freesize)
 
 
 def engine_of(scheme: str, **options: Any) -> Callable[[str, Any], Awaitable[Own]]:
     async def make(url: str, database: Any) -> Own:
-        engine = create_async_engine(url.replace(url.partition(":")[0], scheme, 1), **options)
-        return Own(engine, lambda statement: scalar(engine, statement), engine.dispose, database)
+        engine: Any = create_async_engine(url.replace(url.partition(":")[0], scheme, 1), **options)
+        return Own(
+            engine, lambda statement: scalar(engine, statement), engine.dispose, database, getattr(engine.pool, "checkedout", lambda: 0)
+        )
 
     return make
 
@@ -162,6 +169,22 @@ async def test_sessions_that_ended_are_not_borrowed_again(own: Own) -> None:
     await broker.publish("two", "jobs")
     await broker.stop()
     assert await own.value("SELECT COUNT(*) FROM faststream_queue") == 2
+
+
+@pytest.mark.parametrize("moment", ["waiting", "woken"])
+@pytest.mark.parametrize("owner", [marked(name) for name in OWNERS if "without" not in name], indirect=True)
+async def test_whatever_is_cancelled_goes_back(own: Own, moment: Moment) -> None:
+    for place in range(1, 9):
+        pool = service_pool(own.given, size=4, acquire_timeout=5.0, command_timeout=10.0)
+        await pool.open()
+        _, got = await cancelled_at(pool.acquire(Use.STATEMENT, "test"), place, moment)
+        connection = await pool.acquire(Use.STATEMENT, "test") if isinstance(got, BaseException) else got
+        await connection.fetch("SELECT 1")
+        await cancelled_at(pool.release(connection), place, moment)
+        await pool.close(1.0)
+        assert pool.in_use == 0
+        await until(lambda: own.lent() == 0)
+    assert await own.value("SELECT 1") == 1
 
 
 @pytest.mark.postgres
