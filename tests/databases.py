@@ -88,12 +88,14 @@ class PostgresDatabase(Database):
         ]
 
     def end_sessions(self) -> None:
-        self._do(
-            self._connection.execute(
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
-                f" WHERE datname = '{self.name}' AND pid <> pg_backend_pid() AND backend_type = 'client backend'"
-            )
+        """End all sessions but the administrator's; returns when they are gone."""
+        end = (
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            f" WHERE datname = '{self.name}' AND pid <> pg_backend_pid() AND backend_type = 'client backend'"
         )
+        deadline = time.monotonic() + GRACE_SECONDS
+        while self._do(self._connection.fetch(end)) and time.monotonic() < deadline:
+            time.sleep(0.002)
 
     def empty(self) -> None:
         self.end_sessions()

@@ -238,6 +238,9 @@ class AiosqlitePool:
     def in_use(self) -> int:
         return self._gate.in_use
 
+    def others_wait(self, holder: str) -> bool:
+        return self._gate.others_wait(holder)
+
     async def open(self) -> Server:
         if not self._open:
             self._gate = Gate(1, self._acquire_timeout)

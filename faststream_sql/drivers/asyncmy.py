@@ -17,6 +17,7 @@ from faststream_sql.drivers.asyncmy_errors import mapped, mapped_connect_error
 from faststream_sql.drivers.base import Connection, Listener, Query, Row, Server, Use
 from faststream_sql.drivers.own_pool import OwnPool
 from faststream_sql.drivers.sqlalchemy import unwrap
+from faststream_sql.drivers.unread import has_unread
 from faststream_sql.drivers.url import DatabaseURL
 from faststream_sql.errors import ConnectionLostError, DatabaseError, DataError, UnavailableError
 from faststream_sql.table.catalogue import ColumnFacts, IndexFacts
@@ -196,7 +197,7 @@ class AsyncmyConnection:
             timer.cancel()
 
     def is_closed(self) -> bool:
-        return bool(self._raw._stream_broken)
+        return bool(self._raw._stream_broken) or has_unread(self._raw._transport)
 
     def terminate(self) -> None:
         """Cut the session off without a word to the server."""

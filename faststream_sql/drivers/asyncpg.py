@@ -15,6 +15,7 @@ from faststream_sql.drivers.asyncpg_errors import mapped, mapped_connect_error
 from faststream_sql.drivers.base import Connection, Listener, Query, Row, Server, Use
 from faststream_sql.drivers.own_pool import OwnPool
 from faststream_sql.drivers.sqlalchemy import unwrap
+from faststream_sql.drivers.unread import has_unread
 from faststream_sql.drivers.url import DatabaseURL
 from faststream_sql.errors import ConnectionLostError
 from faststream_sql.table.catalogue import ColumnFacts, IndexFacts
@@ -138,7 +139,7 @@ class AsyncpgConnection:
             raise failure from error
 
     def is_closed(self) -> bool:
-        return bool(self._raw.is_closed())
+        return bool(self._raw.is_closed()) or has_unread(self._raw._transport)
 
     def terminate(self) -> None:
         """Cut the session off without a word to the server."""

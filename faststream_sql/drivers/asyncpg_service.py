@@ -20,10 +20,11 @@ class AsyncpgSessions:
         self._command_timeout = command_timeout
 
     async def session(self, raw: Any) -> AsyncpgConnection:
-        if raw.is_closed():
+        session = AsyncpgConnection(raw, self._command_timeout)
+        if session.is_closed():
             msg = "the session ended while it lay in the pool"
             raise ConnectionLostError(msg)
-        return AsyncpgConnection(raw, self._command_timeout)
+        return session
 
     async def set_back(self, session: AsyncpgConnection, *, sound: bool) -> bool:
         if not sound:

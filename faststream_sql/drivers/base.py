@@ -136,6 +136,10 @@ class Pool(Protocol):
         """How many connections are given out."""
         ...
 
+    def others_wait(self, holder: str) -> bool:
+        """Whether a delivery of another holder waits for a connection: one that is kept for the next delivery is then given back."""
+        ...
+
     async def open(self) -> Server:
         """Connect once and read the server's version. Raises UnavailableError, with no credential in it, where that fails."""
         ...

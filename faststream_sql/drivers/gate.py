@@ -29,6 +29,7 @@ class Gate:
         self._holders: Counter[str] = Counter()
         self._used = 0
         self._deliveries = 0
+        self._wanting: Counter[str] = Counter()  # holders that wait to keep a connection for a delivery
         self._waiting: dict[Use, deque[asyncio.Future[None]]] = {use: deque() for use in _ORDER}
         self._closed = False
 
@@ -46,10 +47,14 @@ class Gate:
         if self._closed:
             raise _closed()
         if not self._may_enter(use) or self._someone_before(use):
-            await self._wait(use)
+            await self._wait_as(use, holder)
         else:
             self._take(use)
         self._holders[holder] += 1
+
+    def others_wait(self, holder: str) -> bool:
+        """Whether a delivery of another holder waits: who keeps a connection for the next delivery then gives it back."""
+        return any(name != holder for name in self._wanting)
 
     def leave(self, use: Use, holder: str) -> None:
         """Give a place back, and let the next waiter in."""
@@ -87,6 +92,18 @@ class Gate:
         self._used += 1
         if use is Use.DELIVERY:
             self._deliveries += 1
+
+    async def _wait_as(self, use: Use, holder: str) -> None:
+        if use is not Use.DELIVERY:
+            await self._wait(use)
+            return
+        self._wanting[holder] += 1
+        try:
+            await self._wait(use)
+        finally:
+            self._wanting[holder] -= 1
+            if not self._wanting[holder]:
+                del self._wanting[holder]
 
     async def _wait(self, use: Use) -> None:
         loop = asyncio.get_running_loop()

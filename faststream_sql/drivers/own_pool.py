@@ -27,7 +27,7 @@ class Session(Connection, Protocol):
     """What it was given out for, while it is out."""
 
     def is_closed(self) -> bool:
-        """Whether it is known to be gone."""
+        """Whether it is known to be gone, or has something to say that nobody asked for. Of a session between two statements."""
         ...
 
     def terminate(self) -> None:
@@ -71,6 +71,9 @@ class OwnPool(ABC, Generic[S]):
     @property
     def in_use(self) -> int:
         return self._gate.in_use
+
+    def others_wait(self, holder: str) -> bool:
+        return self._gate.others_wait(holder)
 
     async def open(self) -> Server:
         if not self._open:
@@ -116,6 +119,7 @@ class OwnPool(ABC, Generic[S]):
             if not session.is_closed():
                 return session
             self._all.pop(id(session), None)
+            session.terminate()  # its end may not have been read yet
         return None
 
     async def _connect(self) -> S:

@@ -101,6 +101,9 @@ class ServicePool(ABC, Generic[S]):
     def in_use(self) -> int:
         return self._gate.in_use
 
+    def others_wait(self, holder: str) -> bool:
+        return self._gate.others_wait(holder)
+
     async def open(self) -> Server:
         if not self._open:
             self._gate = self._new_gate()

@@ -19,6 +19,7 @@ from faststream_sql.engine.delivery import Delivery
 from faststream_sql.engine.forms.base import Log
 from faststream_sql.engine.notify import Listening, channel_of, payload_of
 from faststream_sql.engine.options import SubscriptionOptions
+from faststream_sql.engine.patience import patiently
 from faststream_sql.engine.publish import NewRow, Values, row_values
 from faststream_sql.engine.skew import read_database_clock
 from faststream_sql.engine.startup import open_table, prepare_one
@@ -88,7 +89,7 @@ class Engine:
     async def open(self) -> None:
         """Connect and learn which server it is. Raises UnavailableError, with no credential in it."""
         try:
-            await self._open()
+            await patiently(self._open, self.clock, only_reads=True)
         except BaseException:
             await self.close(0.0)
             raise
@@ -175,7 +176,9 @@ class Engine:
         """The table with its types, read once. Raises SchemaError, naming who asked and for which statement."""
         found = self._tables.get(table)
         if found is None:
-            found = self._tables[table] = await open_table(self.pool, self.dialect, table, who, purpose)
+            found = self._tables[table] = await patiently(
+                lambda: open_table(self.pool, self.dialect, table, who, purpose), self.clock, only_reads=True
+            )
         return found
 
     def lease_lost(self, delivery: Delivery) -> None:
@@ -204,8 +207,12 @@ class Engine:
         opened = await self.open_table(table, who, "insert")
         given = {role for role, column in table.roles().items() if not column.generated} - {"processed_at", "locked_until"}
         columns = tuple(role for role in table.roles() if role in given)
-        async with self.pool.connection(Use.STATEMENT, f"start of {who}") as connection:
-            await prepare_one(connection, opened.insert(columns).text, table, who, "insert")
+
+        async def prepare() -> None:
+            async with self.pool.connection(Use.STATEMENT, f"start of {who}") as connection:
+                await prepare_one(connection, opened.insert(columns).text, table, who, "insert")
+
+        await patiently(prepare, self.clock, only_reads=True)
 
     async def insert(self, table: QueueTable, rows: Sequence[NewRow], *, connection: object | None = None) -> list[object]:
         """Insert rows and return their ids, in order. One row is one statement; many go out in few.
@@ -221,22 +228,26 @@ class Engine:
             ids, _ = await self._write(borrowed, opened, rows)
             await self._notify(borrowed, table, rows)
             return ids
-        async with self.pool.connection(Use.STATEMENT, f"publish into {table.qualified_name!r}") as own:
-            if len(rows) == 1 and not self.settings.listen_notify:
-                ids, dues = await self._write(own, opened, rows)
-            else:
-                await own.begin()
-                try:
-                    ids, dues = await self._write(own, opened, rows)
-                    await self._notify(own, table, rows)
-                except BaseException:
-                    if not own.broken:
-                        await own.rollback()
-                    raise
-                await own.commit()
+        ids, dues = await patiently(lambda: self._insert(opened, rows), self.clock)
         for row, due in zip(rows, dues, strict=True):
             self.wakeups.published(table, row.group, due)
         return ids
+
+    async def _insert(self, opened: OpenTable, rows: Sequence[NewRow]) -> tuple[list[object], list[datetime | None]]:
+        table = opened.table
+        async with self.pool.connection(Use.STATEMENT, f"publish into {table.qualified_name!r}") as own:
+            if len(rows) == 1 and not self.settings.listen_notify:
+                return await self._write(own, opened, rows)
+            await own.begin()
+            try:
+                written = await self._write(own, opened, rows)
+                await self._notify(own, table, rows)
+            except BaseException:
+                if not own.broken:
+                    await own.rollback()
+                raise
+            await own.commit()
+            return written
 
     async def _notify(self, connection: Connection, table: QueueTable, rows: Sequence[NewRow]) -> None:
         """Tell other processes, in the transaction that wrote the rows."""

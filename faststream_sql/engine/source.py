@@ -20,6 +20,8 @@ from faststream_sql.errors import ClosedError, PoolTimeoutError, SQLBrokerError,
 FIRST_PAUSE_SECONDS = 0.1
 LONGEST_PAUSE_SECONDS = 3.0
 SCHEMA_PAUSE_SECONDS = 5.0
+MOST_RIVALS = 20
+"""How many claims in a row may be lost to rivals before it is said, and waited out as any other fault."""
 QUIET_SECONDS = 60.0
 """How often a fault that goes on is logged."""
 
@@ -62,6 +64,7 @@ class ClaimLoop:
         self._wakeup = wakeup
         self._poll = poll_seconds
         self._pause = FIRST_PAUSE_SECONDS
+        self._rivals = 0
         self._logged_at: float | None = None
         self.hungry = True
         """Whether the last claim came back full, or something woke the subscription: the next claim need not wait."""
@@ -76,7 +79,10 @@ class ClaimLoop:
         self._wakeup.clear()
         try:
             deliveries = await self._form.claim(limit)
-        except TransientError:  # a rival had the rows: there is something to claim
+        except TransientError as error:  # a rival had the rows: there is something to claim
+            self._rivals += 1
+            if self._rivals > MOST_RIVALS:  # so many in a row are no rivals
+                return await self._wait_out(logging.WARNING, error, LONGEST_PAUSE_SECONDS)
             await self._context.clock.sleep(random.uniform(0.0, 0.05))
             self.hungry = True
             return []
@@ -87,16 +93,20 @@ class ClaimLoop:
         except SQLBrokerError as error:
             if isinstance(error, ClosedError):
                 raise
-            self._complain(logging.ERROR, error)
             longest = SCHEMA_PAUSE_SECONDS if isinstance(error, StatementError) else LONGEST_PAUSE_SECONDS
-            await self._context.clock.sleep(self._pause * random.uniform(0.7, 1.3))
-            self._pause = min(self._pause * 2, longest)
-            self.hungry = True
-            return []
+            return await self._wait_out(logging.ERROR, error, longest)
+        self._rivals = 0
         if self._logged_at is not None:
             self._context.log(logging.INFO, f"{self._context.name!r} claims again")
         self._pause, self._logged_at = FIRST_PAUSE_SECONDS, None
         return deliveries
+
+    async def _wait_out(self, level: int, error: SQLBrokerError, longest_seconds: float) -> list[Delivery]:
+        self._complain(level, error)
+        await self._context.clock.sleep(self._pause * random.uniform(0.7, 1.3))
+        self._pause = min(self._pause * 2, longest_seconds)
+        self.hungry = True
+        return []
 
     def _complain(self, level: int, error: SQLBrokerError) -> None:
         now = self._context.clock.monotonic()

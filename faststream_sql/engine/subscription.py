@@ -20,6 +20,7 @@ from faststream_sql.engine.forms.base import Context, Form, PartitionKeys
 from faststream_sql.engine.forms.lease import LeaseForm
 from faststream_sql.engine.forms.row_lock import RowLockForm
 from faststream_sql.engine.options import SubscriptionOptions, lease_seconds, poll_seconds
+from faststream_sql.engine.patience import patiently
 from faststream_sql.engine.skew import check_skew
 from faststream_sql.engine.source import BufferedSource, ClaimLoop, DirectSource, Source
 from faststream_sql.engine.startup import check_limit, check_server, index_warning, prepare_all
@@ -107,8 +108,14 @@ class Subscription:
 
     async def open(self) -> Form:
         """Check the table and make the form, without workers. For `start`, and for rows that are asked for one by one."""
-        if self._form is not None:
-            return self._form
+        if self._form is None:
+            await patiently(self._open, self._engine.clock, only_reads=True)
+        if self._form is None:
+            msg = f"subscription {self.name!r} was stopped"
+            raise ClosedError(msg)
+        return self._form
+
+    async def _open(self) -> None:
         engine, options, table = self._engine, self.options, self.table
         check_limit(self.name, table, options.max_attempts, options.dead_letter)
         who = f"subscription {self.name!r}"
@@ -142,7 +149,6 @@ class Subscription:
         await engine.listen(table)
         engine.wakeups.add(table, context.group, wakeup)
         self._context, self._wakeup, self._form = context, wakeup, form
-        return form
 
     async def _make_form(self, context: Context, opened: OpenTable, dead: OpenTable | None, who: str) -> Form:
         dialect, table = self._engine.dialect, self.table

@@ -159,6 +159,7 @@ class Workers:
             try:
                 _in_hand.set(delivery)
                 if pause := await self._handling.run(delivery):
+                    await self._form.rest()  # a connection that is kept for the next claim would be kept for as long
                     await self._context.clock.sleep(pause)
             finally:
                 self._in_work.pop(number, None)

@@ -164,6 +164,9 @@ class MemoryPool:
         """Nothing is counted: there is one connection, and nobody waits for it."""
         return 0
 
+    def others_wait(self, holder: str) -> bool:
+        return False
+
     async def open(self) -> Server:
         if self._database is None:
             database = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)

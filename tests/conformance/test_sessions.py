@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import asyncpg
 import pytest
 
-from faststream_sql.engine import Ack, Delivery, SubscriptionOptions
-from faststream_sql.errors import LeaseLostError, SQLBrokerError
+from faststream_sql.engine import Ack, Delivery, NewRow, SubscriptionOptions
+from faststream_sql.errors import LeaseLostError, SQLBrokerError, TransientError
 from tests.conformance.bench import PATIENCE_SECONDS, Bench
 
 MakeBench = Callable[..., Awaitable[Bench]]
@@ -97,6 +97,42 @@ async def test_a_claim_that_is_cancelled_on_the_server(bench: Bench, administrat
     await administrator.execute("COMMIT")
     await bench.until_rows(lambda rows: rows == [])
     assert bench.seen == [(b"one", 1)]
+
+
+async def test_a_start_that_is_cancelled_on_the_server(bench: Bench, administrator: asyncpg.Connection) -> None:
+    """Its checks are made again: what passes by itself fails no start."""
+    await bench.publish(b"one")
+    await administrator.execute("BEGIN; LOCK TABLE jobs")
+    starting = asyncio.create_task(bench.subscribe())
+    for _ in range(2):
+        assert await administrator.fetchval("SELECT pg_cancel_backend($1)", await waiting_for_a_lock(administrator))
+    await administrator.execute("SELECT pg_terminate_backend($1)", await waiting_for_a_lock(administrator))
+    await waiting_for_a_lock(administrator)
+    await administrator.execute("COMMIT")
+    await starting
+    await bench.until(lambda: bench.seen == [(b"one", 1)])
+
+
+async def test_a_publish_that_is_cancelled_on_the_server(bench: Bench, administrator: asyncpg.Connection, postgres_url: str) -> None:
+    """It had no effect, and is made again; in a transaction of the caller's the error is the caller's."""
+    await bench.publish(b"before")
+    await administrator.execute("BEGIN; LOCK TABLE jobs")
+    publishing = asyncio.create_task(bench.publish(b"one"))
+    for _ in range(2):
+        assert await administrator.fetchval("SELECT pg_cancel_backend($1)", await waiting_for_a_lock(administrator))
+    await waiting_for_a_lock(administrator)
+    await administrator.execute("COMMIT")
+    assert len(await publishing) == 1
+    lent = await asyncpg.connect(postgres_url, server_settings={"application_name": "faststream_sql"})
+    await administrator.execute("BEGIN; LOCK TABLE jobs")
+    row = NewRow(group="jobs", payload=b"two")
+    publishing = asyncio.create_task(bench.engine.insert(bench.table, [row], connection=lent))
+    assert await administrator.fetchval("SELECT pg_cancel_backend($1)", await waiting_for_a_lock(administrator))
+    with pytest.raises(TransientError):
+        await publishing
+    await administrator.execute("COMMIT")
+    await lent.close()
+    assert [bytes(row["payload"]) for row in await bench.rows()] == [b"before", b"one"]
 
 
 async def test_a_settlement_that_is_cancelled_on_the_server(bench: Bench, administrator: asyncpg.Connection) -> None:

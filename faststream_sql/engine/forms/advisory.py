@@ -18,6 +18,7 @@ from faststream_sql.drivers.base import Connection, Row, Use
 from faststream_sql.engine.delivery import Delivery
 from faststream_sql.engine.forms.base import Claim, Context, RowReader, run_plan
 from faststream_sql.engine.outcome import Ack, DeadLetter, Nack, Outcome, Reject, Release, apply_limit
+from faststream_sql.engine.patience import patiently
 from faststream_sql.errors import ConnectionLostError, DeclarationError, LeaseLostError, SQLBrokerError
 
 Write = Callable[[Connection, dict[str, object]], Awaitable[list[Row]]]
@@ -53,6 +54,7 @@ class AdvisoryForm:
         self._warm: list[Connection] = []  # sessions that hold no key
         self._held: set[Delivery] = set()
         self._closing = False
+        self._holder = f"delivery of {context.name!r}"
 
     # --- claim -----------------------------------------------------------------------------------------------------------------------
 
@@ -80,7 +82,7 @@ class AdvisoryForm:
 
     async def _claim_in_session(self) -> Delivery | None:
         pool = self._context.pool
-        connection = self._warm.pop() if self._warm else await pool.acquire(Use.DELIVERY, f"delivery of {self._context.name!r}")
+        connection = self._warm.pop() if self._warm else await pool.acquire(Use.DELIVERY, self._holder)
         try:
             for _ in range(MISSES):
                 rows = await self._take(connection, [])
@@ -170,7 +172,7 @@ class AdvisoryForm:
         if hold.connection is None:
             try:
                 async with self._context.pool.connection(Use.STATEMENT, f"settlement of {self._context.name!r}") as connection:
-                    rows = await write(connection, proof)
+                    rows = await patiently(lambda: write(connection, proof), self._context.clock)
             finally:
                 self._let_go(hold)
         else:
@@ -183,7 +185,7 @@ class AdvisoryForm:
     ) -> list[Row]:
         pool = self._context.pool
         try:
-            rows = await write(connection, proof)
+            rows = await patiently(lambda: write(connection, proof), self._context.clock)
             await self._unlock(connection, hold.key)
         except ConnectionLostError as error:
             await pool.release(connection)
@@ -193,7 +195,7 @@ class AdvisoryForm:
             connection.broken = True  # cutting it is what unlocks
             await pool.release(connection)
             raise
-        if self._closing:
+        if self._closing or pool.others_wait(self._holder):  # in a small pool, other subscriptions may wait for it
             await pool.release(connection)
         else:
             self._warm.append(connection)

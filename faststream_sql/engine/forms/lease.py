@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from functools import partial
 
 from typing_extensions import assert_never
 
@@ -17,6 +18,7 @@ from faststream_sql.drivers.base import Use
 from faststream_sql.engine.delivery import Delivery
 from faststream_sql.engine.forms.base import Claim, Context, RowReader, run_group
 from faststream_sql.engine.outcome import Ack, DeadLetter, Nack, Outcome, Reject, Release, apply_limit
+from faststream_sql.engine.patience import patiently
 from faststream_sql.engine.settlement import LeaseHold, Settler
 from faststream_sql.errors import DeclarationError, SQLBrokerError
 
@@ -168,12 +170,15 @@ class LeaseForm:
     async def _release_group(self, rows: Sequence[tuple[object, ...]]) -> None:
         """The statement passes over a row that somebody locks for a moment (a claim that looks at it): such a row is sent again."""
         for pause in RELEASE_PAUSES_SECONDS:
-            async with self._context.pool.connection(Use.STATEMENT, f"release of {self._context.name!r}") as connection:
-                found = await run_group(connection, self._statements.release_many, rows)
+            found = await patiently(partial(self._release_once, rows), self._context.clock)
             rows = [row for row in rows if row[0] not in found]
             if not rows or not self._context.pool.overlaps:
                 return
             await asyncio.sleep(pause)
+
+    async def _release_once(self, rows: Sequence[tuple[object, ...]]) -> set[object]:
+        async with self._context.pool.connection(Use.STATEMENT, f"release of {self._context.name!r}") as connection:
+            return await run_group(connection, self._statements.release_many, rows)
 
     # --- renewal ---------------------------------------------------------------------------------------------------------------------
 

@@ -36,6 +36,7 @@ class RowLockForm:
         self._warm: list[Connection] = []  # each in a transaction that has done nothing yet
         self._held: set[Delivery] = set()
         self._closing = False
+        self._holder = f"delivery of {context.name!r}"
 
     async def claim(self, limit: int) -> list[Delivery]:
         """Take one row, whatever the limit."""
@@ -55,7 +56,7 @@ class RowLockForm:
         """One row: each delivery has a connection of its own."""
         connection = self._warm.pop() if self._warm else None
         if connection is None:
-            connection = await self._context.pool.acquire(Use.DELIVERY, f"delivery of {self._context.name!r}")
+            connection = await self._context.pool.acquire(Use.DELIVERY, self._holder)
         try:
             warm = connection.in_transaction
             # From idle the first look is one statement: its lock falls at once, and only a row that is there is worth a transaction.
@@ -125,7 +126,7 @@ class RowLockForm:
         falls_due: tuple[str | None, datetime | None] | None = None
         match outcome:
             case Ack() | Reject():
-                if statements.finish_inline is not None and not self._closing:
+                if statements.finish_inline is not None and not self._gives_back:
                     await connection.script(statements.finish_inline(delivery.key, self._isolation))
                     self._keep(connection)
                     return
@@ -153,8 +154,13 @@ class RowLockForm:
         if not await connection.fetch(text, args):
             raise self._lost(delivery, "somebody removed the row under its lock")
 
+    @property
+    def _gives_back(self) -> bool:
+        """Whether a connection goes back to the pool after its delivery: in a small one, other subscriptions may wait for it."""
+        return self._closing or self._context.pool.others_wait(self._holder)
+
     async def _commit(self, connection: Connection) -> None:
-        if self._closing:
+        if self._gives_back:
             await connection.commit()
             await self._context.pool.release(connection)
         else:
