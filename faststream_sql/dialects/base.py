@@ -90,18 +90,41 @@ class SelectThenWrite:
 
 
 @dataclass(frozen=True, slots=True)
+class Mutex:
+    """A lock on a group that the database keeps. `take` never waits, and returns 1 where it took it; no row, or another value: not taken.
+
+    `let_go` ends a lock of the session, and returns 1 where there was one; None for a lock that ends with its transaction.
+    """
+
+    take: Statement
+    let_go: Statement | None
+
+
+@dataclass(frozen=True, slots=True)
 class Guarded:
-    """A claim under a mutex that the database keeps: `probe` looks without it and costs one statement; then, in one transaction, `guard`
-    takes it (no row: somebody else has it) and `statement` claims. The guard is a statement of its own, so that the claim sees what was
-    committed before the mutex was taken.
+    """A claim under a mutex: `probe` looks without it and costs one statement; then the mutex is taken, and `claim` claims.
+
+    Taking it is a statement of its own, so that the claim sees what was committed before.
     """
 
     probe: Statement
-    guard: Statement
-    statement: Statement
+    mutex: Mutex
+    claim: Once | SelectThenWrite
 
 
 Plan: TypeAlias = Once | SelectThenWrite | Guarded
+
+
+@dataclass(frozen=True, slots=True)
+class LockThenTake:
+    """A claim of the advisory form where no statement both takes a session lock and writes.
+
+    `lock` takes the first free key, and returns it with its row's id. `take` takes the row `:id` of the key `:key`, if it is still due, and
+    returns the columns of `claimed`.
+    """
+
+    lock: Statement
+    take: SelectThenWrite
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +160,12 @@ class LeaseStatements:
     release_many: GroupPlan
     bury: Plan | None
     """Moves one row into the dead letter group (`:dead`), or into a dead letter table; None where there is neither."""
+    probe: Statement | None = None
+    """Looks, without locks, which priorities a group has, for a claim that takes them as `:steps`; None where the claim needs no telling.
+
+    It takes those known so far as `:known`, and returns the first one of all and the next one after each of them, each with whether its
+    first row is due. What a claim is told of them decides what it scans, and never what it finds.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,13 +180,19 @@ class RowLockStatements:
     claim: Statement
     finish: Statement
     nack: Statement
-    bury: Statement | None
+    bury: tuple[Statement, ...]
+    """In this order, and each must change a row; none where there is nowhere to move it."""
     commit_and_begin: Callable[[str | None], str]
     """Ends the transaction and opens the next one, in one simple query; with `take` it only ends it."""
     finish_inline: Callable[[object, str | None], str] | None
     take: Statement | None = None
     """Locks the row `:id` if it is still due. Where a locking read keeps the locks of rows that it passed over, a claim finds its row in a
     transaction that ends with the statement, and takes it by this in the one that lasts."""
+    mutex: Mutex | None = None
+    """Held by the session from before the claim until after the end of the transaction; None where the claim takes one, or needs none.
+    With one, no transaction is kept open between two deliveries."""
+    probe: Statement | None = None
+    """As in the lease form."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,12 +204,14 @@ class AdvisoryStatements:
     """
 
     claimed: tuple[str, ...]
-    claim: Plan
+    claim: Plan | LockThenTake
     unlock: Statement | None
     finish: Statement
     nack: Statement
     release: Statement
     bury: Plan | None
+    probe: Statement | None = None
+    """As in the lease form."""
 
 
 @dataclass(frozen=True, slots=True)

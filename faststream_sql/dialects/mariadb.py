@@ -12,5 +12,5 @@ class MariaDB(MySQL):
 
     name = "mariadb"
     product = "MariaDB"
-    floors: Mapping[str, tuple[int, ...]] = {"lease": (10, 6), "row_lock": (10, 6)}
+    floors: Mapping[str, tuple[int, ...]] = dict.fromkeys(("lease", "row_lock", "advisory", "fifo"), (10, 6))
     returns_inserted = True

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from faststream_sql.dialects import mysql_advisory_sql as advisory
 from faststream_sql.dialects import mysql_operations as operations
 from faststream_sql.dialects import mysql_sql as sql
 from faststream_sql.dialects.base import (
@@ -15,17 +16,20 @@ from faststream_sql.dialects.base import (
     DeadLetterStatements,
     GroupSelectThenWrite,
     GroupStatement,
+    Guarded,
     LeaseStatements,
+    LockThenTake,
+    Mutex,
     Plan,
     RowLockStatements,
     SelectThenWrite,
     Statement,
 )
 from faststream_sql.dialects.compiler import Compiler, Spelling
-from faststream_sql.dialects.mysql_schema import claim_columns, index_ddl, judge_types, quote, recommended_types, table_ddl
+from faststream_sql.dialects.mysql_names import database_of, lock_name, quote, text_literal
+from faststream_sql.dialects.mysql_schema import claim_columns, index_ddl, judge_types, recommended_types, table_ddl
 from faststream_sql.dialects.schema import claim_index, dead_letter_columns
 from faststream_sql.dialects.template import listed
-from faststream_sql.errors import DeclarationError
 from faststream_sql.table.catalogue import ColumnFacts, IndexFacts
 from faststream_sql.table.table import QueueTable
 
@@ -61,12 +65,29 @@ class ListStatement(Statement):
         return _PLACE.sub(place, text), flat
 
 
+@dataclass(frozen=True, slots=True)
+class FirstOfEach(Statement):
+    """The first row of all, and the first one after each priority of `:known`: each is one entry of the index."""
+
+    after: Statement | None = None
+
+    def bind(self, values: Mapping[str, object]) -> Bound:
+        text, args = Statement.bind(self, values)
+        texts, bound, known = [text], list(args), values["known"]
+        if self.after is not None and isinstance(known, tuple):
+            for priority in known:
+                text, args = self.after.bind({**values, "after": priority})
+                texts.append(text)
+                bound += args
+        return "\nUNION ALL\n".join(texts), bound
+
+
 class MySQL:
     """MySQL 8.0.1 and later."""
 
     name = "mysql"
     product = "MySQL"
-    floors: Mapping[str, tuple[int, ...]] = {"lease": (8, 0, 1), "row_lock": (8, 0, 1)}
+    floors: Mapping[str, tuple[int, ...]] = dict.fromkeys(("lease", "row_lock", "advisory", "fifo"), (8, 0, 1))
     read_clock: str | None = "SELECT UTC_TIMESTAMP(6)"
     notify: Statement | None = None
     returns_inserted = False
@@ -106,15 +127,11 @@ class MySQL:
         return GroupStatement("insert_many", tuple(columns), pack)
 
     def lease(self, table: QueueTable, types: ColumnTypes, dead: QueueTable | None) -> LeaseStatements:
-        self._refuse_fifo(table)
         compiler = _compiler(table, types, dead)
-        claim = SelectThenWrite(
-            _statement(compiler, "claim", sql.CLAIM_SELECT), (_statement(compiler, "claim", sql.CLAIM_UPDATE),), Several
-        )
         process = table.processed_at is not None
         return LeaseStatements(
             claimed=compiler.claimed,
-            claim=claim,
+            claim=_claim(compiler),
             renew_many=_group(compiler, "renew", {"expiry": "locked_until"}),
             renew_one=_statement(compiler, "renew", sql.RENEW_ONE),
             finish_many=_group(compiler, "finish", {"now": "processed_at"} if process else None, clear=process),
@@ -123,28 +140,41 @@ class MySQL:
             nack_one=_statement(compiler, "nack", sql.NACK_ONE),
             release_many=_group(compiler, "release", {"was": "locked_until", **({"delivered": "attempt"} if table.attempt else {})}),
             bury=_bury(compiler, dead),
+            probe=_probe(compiler),
         )
 
     def row_lock(self, table: QueueTable, types: ColumnTypes, dead: QueueTable | None) -> RowLockStatements:
-        self._refuse_fifo(table)
-        if dead is not None and table.group is None:
-            msg = f"a dead letter table is not supported under row locks on {self.product} in this release: use a group, or the lease form"
-            raise DeclarationError(msg)
         compiler = _compiler(table, types, dead)
         return RowLockStatements(
             claimed=compiler.claimed,
-            claim=_statement(compiler, "claim", sql.CLAIM_ROW_LOCK),
+            claim=_due(compiler, "claim", sql.CLAIM_HEAD_ROW_LOCK if table.fifo else sql.CLAIM_ROW_LOCK),
             finish=_statement(compiler, "finish", sql.PROCESS_HELD if table.processed_at else sql.DELETE_HELD),
             nack=_statement(compiler, "nack", sql.NACK_HELD),
-            bury=_statement(compiler, "dead letter", sql.BURY_HELD_IN_GROUP) if table.group else None,
+            bury=_bury_held(compiler, dead),
             commit_and_begin=lambda _: "COMMIT",
             finish_inline=None,
-            take=_statement(compiler, "claim", sql.TAKE_ROW_LOCK),
+            take=None if table.fifo else _statement(compiler, "claim", sql.TAKE_ROW_LOCK),
+            mutex=_mutex(compiler) if table.fifo else None,
+            probe=_probe(compiler),
         )
 
     def advisory(self, table: QueueTable, types: ColumnTypes, dead: QueueTable | None) -> AdvisoryStatements:
-        msg = f"table {table.qualified_name!r}: advisory_lock is not supported on {self.product} in this release: use the lease form"
-        raise DeclarationError(msg)
+        compiler = _compiler(table, types, dead)
+        key = lock_name(table)
+        count = (_statement(compiler, "claim", advisory.TAKE_UPDATE),) if table.attempt else ()
+        return AdvisoryStatements(
+            claimed=compiler.claimed,
+            claim=LockThenTake(
+                _due(compiler, "claim", advisory.LOCK, key=key),
+                SelectThenWrite(_statement(compiler, "claim", advisory.TAKE_SELECT, key=key), count, Several),
+            ),
+            unlock=_statement(compiler, "unlock", advisory.UNLOCK),
+            finish=_statement(compiler, "finish", advisory.PROCESS if table.processed_at else advisory.DELETE),
+            nack=_statement(compiler, "nack", advisory.NACK),
+            release=_statement(compiler, "release", advisory.RELEASE),
+            bury=_bury(compiler, dead, select=advisory.BURY_SELECT, update=advisory.BURY_UPDATE),
+            probe=_probe(compiler),
+        )
 
     def depth(self, table: QueueTable, types: ColumnTypes) -> Statement:
         return _statement(_compiler(table, types), "depth", operations.DEPTH)
@@ -158,15 +188,15 @@ class MySQL:
     def missing_index(self, table: QueueTable, indexes: Sequence[IndexFacts]) -> str | None:
         return None if claim_index(table, indexes, claim_columns(table)) else index_ddl(table, SPELLING.qualified(table))
 
-    def _refuse_fifo(self, table: QueueTable) -> None:
-        if table.fifo:
-            msg = f"table {table.qualified_name!r} declares fifo, which is not supported on {self.product} in this release"
-            raise DeclarationError(msg)
-
 
 def _compiler(table: QueueTable, types: ColumnTypes, dead: QueueTable | None = None) -> Compiler:
-    walk = f"FORCE INDEX ({quote(types.claim_index)})" if types.claim_index else ""
-    return Compiler(table, types, SPELLING, {"walk": walk, **({"dead_table": SPELLING.qualified(dead)} if dead else {})})
+    extra = {
+        "walk": f"FORCE INDEX ({quote(types.claim_index)})" if types.claim_index else "",
+        "database": database_of(table),
+        "table_text": text_literal(table.name),
+        **({"dead_table": SPELLING.qualified(dead)} if dead else {}),
+    }
+    return Compiler(table, types, SPELLING, extra)
 
 
 def _statement(compiler: Compiler, purpose: str, template: str, **more: str) -> Statement:
@@ -174,20 +204,63 @@ def _statement(compiler: Compiler, purpose: str, template: str, **more: str) -> 
     return ListStatement(purpose, compiled.text, compiled.params, compiler.types.times)
 
 
+def _by_priority(compiler: Compiler) -> bool:
+    """Whether rows that are not due may stand in front of rows that are. Without both roles, those that are due are one range."""
+    table = compiler.table
+    return table.priority is not None and table.retry_after is not None and compiler.types.claim_index is not None and not table.fifo
+
+
+def _due(compiler: Compiler, purpose: str, template: str, **more: str) -> Statement:
+    """A statement over the rows that are due."""
+    return _statement(compiler, purpose, template.replace("<due>", sql.DUE_BY_PRIORITY if _by_priority(compiler) else sql.DUE), **more)
+
+
+def _probe(compiler: Compiler) -> Statement | None:
+    """Learns the priorities of a group, where its claims walk them."""
+    if not _by_priority(compiler):
+        return None
+    after = _statement(compiler, "look for priorities", sql.FIRST.replace("<after>", sql.AFTER))
+    first = _statement(compiler, "look for priorities", sql.FIRST.replace("<after>", ""))
+    return FirstOfEach(first.purpose, first.text, first.params, first.times, after)
+
+
+def _claim(compiler: Compiler) -> Plan:
+    update = (_statement(compiler, "claim", sql.CLAIM_UPDATE),)
+    if not compiler.table.fifo:
+        return SelectThenWrite(_due(compiler, "claim", sql.CLAIM_SELECT), update, Several)
+    head = SelectThenWrite(_statement(compiler, "claim", sql.CLAIM_HEAD), update, Several)
+    return Guarded(_statement(compiler, "look for a head", sql.PROBE_HEAD), _mutex(compiler), head)
+
+
+def _mutex(compiler: Compiler) -> Mutex:
+    return Mutex(_statement(compiler, "mutex of a group", sql.TAKE_MUTEX), _statement(compiler, "mutex of a group", sql.LET_MUTEX_GO))
+
+
 def _names(table: QueueTable, columns: Sequence[str]) -> list[str]:
     roles = table.roles()
     return [quote(roles[column].name if column in roles else column) for column in columns]
 
 
-def _bury(compiler: Compiler, dead: QueueTable | None) -> Plan | None:
-    select = _statement(compiler, "dead letter", sql.BURY_SELECT)
+def _bury(compiler: Compiler, dead: QueueTable | None, *, select: str = sql.BURY_SELECT, update: str = sql.BURY_UPDATE) -> Plan | None:
+    found = _statement(compiler, "dead letter", select)
     if compiler.table.group:
-        return SelectThenWrite(select, (_statement(compiler, "dead letter", sql.BURY_UPDATE),), Several)
+        return SelectThenWrite(found, (_statement(compiler, "dead letter", update),), Several)
     if dead is None:
         return None
+    return SelectThenWrite(found, (_move(compiler, dead, sql.BURY_INSERT), _statement(compiler, "dead letter", sql.BURY_DELETE)), Several)
+
+
+def _bury_held(compiler: Compiler, dead: QueueTable | None) -> tuple[Statement, ...]:
+    if compiler.table.group:
+        return (_statement(compiler, "dead letter", sql.BURY_HELD_IN_GROUP),)
+    if dead is None:
+        return ()
+    return (_move(compiler, dead, sql.BURY_HELD_INSERT), _statement(compiler, "dead letter", sql.DELETE_HELD))
+
+
+def _move(compiler: Compiler, dead: QueueTable, template: str) -> Statement:
     columns, values = dead_letter_columns(compiler.table, dead, quote)
-    insert = _statement(compiler, "dead letter", sql.BURY_INSERT.replace("<columns>", columns).replace("<values>", values))
-    return SelectThenWrite(select, (insert, _statement(compiler, "dead letter", sql.BURY_DELETE)), Several)
+    return _statement(compiler, "dead letter", template.replace("<columns>", columns).replace("<values>", values))
 
 
 def _group(compiler: Compiler, purpose: str, new: Mapping[str, str] | None, *, clear: bool = False) -> GroupSelectThenWrite:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 from faststream_sql.dialects.base import DeadLetterStatements, SelectThenWrite, Statement
 from faststream_sql.dialects.compiler import Compiler
-from faststream_sql.dialects.mysql_schema import quote
+from faststream_sql.dialects.mysql_names import quote
 from faststream_sql.dialects.schema import requeued_columns
 from faststream_sql.table.table import QueueTable
 
@@ -34,13 +34,13 @@ SELECT ''                                                --? !group
      , NULL                                              --? !retry_after
 FROM {table}
 WHERE {processed_at} IS NULL                             --? processed_at
-GROUP BY BINARY {group}                                  --? group
+GROUP BY CAST({group} AS BINARY)                         --? group
 """
 
 _DEAD = """
 WHERE TRUE
   AND {group} = :group                                   --? group
-  AND BINARY {group} = :group                            --? group
+  AND CAST({group} AS BINARY) = :group                   --? group
   AND {processed_at} IS NULL                             --? processed_at
 """
 

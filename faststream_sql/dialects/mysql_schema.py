@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from uuid import UUID
 
 from faststream_sql.dialects.base import ColumnTypes
-from faststream_sql.dialects.schema import find_columns, index_name, refuse_null, refuse_type
+from faststream_sql.dialects.mysql_names import quote
+from faststream_sql.dialects.schema import find_columns, index_name, leases_index_name, refuse_null, refuse_type
 from faststream_sql.dialects.times import TimeCodec, TimeKind
-from faststream_sql.errors import DeclarationError, SchemaError
+from faststream_sql.errors import SchemaError
 from faststream_sql.table.catalogue import ColumnFacts
 from faststream_sql.table.table import QueueTable
 
-MAX_NAME = 64
 _TIMES = ("retry_after", "processed_at", "locked_until")
 _INTEGERS = {"tinyint": 2**7 - 1, "smallint": 2**15 - 1, "mediumint": 2**23 - 1, "int": 2**31 - 1, "bigint": 2**63 - 1}
 _TEXTS = ("char", "varchar", "tinytext", "text", "mediumtext", "longtext")
@@ -30,14 +30,6 @@ _RECOMMENDED = {
     "headers": "longtext CHARACTER SET utf8mb4",
     "payload": "longblob NOT NULL",
 }
-
-
-def quote(name: str) -> str:
-    """A MySQL identifier, quoted. Raises DeclarationError for one that MySQL cannot hold."""
-    if not name or "\0" in name or len(name) > MAX_NAME or name.endswith(" "):
-        msg = f"{name!r} cannot be a name in MySQL: it is empty, holds a NUL, ends in a space, or is longer than {MAX_NAME} characters"
-        raise DeclarationError(msg)
-    return "`" + name.replace("`", "``") + "`"
 
 
 def recommended_types(table: QueueTable) -> ColumnTypes:
@@ -95,6 +87,9 @@ def table_ddl(table: QueueTable, qualified: str) -> tuple[str, ...]:
     lines += [f"{quote(column.name)} {_RECOMMENDED[role]}" for role, column in table.roles().items() if role != "id"]
     lines += [f"{quote(column.name)} longtext CHARACTER SET utf8mb4" for column in table.columns]
     lines.append(f"KEY {quote(index_name(table))} ({', '.join(quote(name) for name in claim_columns(table))})")
+    if table.fifo and table.group and table.locked_until:  # which leases of a group live
+        columns = f"{quote(table.group.name)}, {quote(table.locked_until.name)}"
+        lines.append(f"KEY {quote(leases_index_name(table))} ({columns})")
     body = ",\n    ".join(lines)
     return (f"CREATE TABLE IF NOT EXISTS {qualified} (\n    {body}\n) ENGINE=InnoDB",)
 

@@ -16,6 +16,7 @@ from faststream_sql.dialects.base import (
     GroupStatement,
     Guarded,
     LeaseStatements,
+    Mutex,
     Once,
     Plan,
     RowLockStatements,
@@ -130,7 +131,7 @@ class Postgres:
             claim=compiler.statement("claim", claim),
             finish=compiler.statement("finish", sql.PROCESS_HELD if table.processed_at else sql.DELETE_HELD),
             nack=compiler.statement("nack", sql.NACK_HELD),
-            bury=bury,
+            bury=() if bury is None else (bury,),
             commit_and_begin=commit_and_begin,
             finish_inline=None if table.processed_at or table.id_type is str else _finish_inline(compiler),
         )
@@ -185,8 +186,8 @@ class Postgres:
         if table.fifo:
             return Guarded(
                 compiler.statement("look for a head", sql.PROBE_FIFO),
-                compiler.statement("guard of a group", sql.GUARD_FIFO),
-                compiler.statement("claim", sql.CLAIM_FIFO, before=before.replace("picked.", "head.")),
+                Mutex(compiler.statement("mutex of a group", sql.MUTEX_FIFO), None),
+                Once(compiler.statement("claim", sql.CLAIM_FIFO, before=before.replace("picked.", "head."))),
             )
         return Once(compiler.statement("claim", template, before=before))
 

@@ -123,7 +123,7 @@ _HEAD_IS_FREE = """
     ) AS live WHERE live.ends > :now@locked_until)
 """
 PROBE_FIFO = _HEAD + "SELECT 1 FROM head JOIN {table} AS t ON t.{id} = head.id WHERE TRUE" + _HEAD_IS_FREE
-GUARD_FIFO = "SELECT 1 WHERE pg_try_advisory_xact_lock(:mutex)"
+MUTEX_FIFO = "SELECT 1 WHERE pg_try_advisory_xact_lock(:mutex)"
 CLAIM_FIFO = (
     _HEAD
     + """

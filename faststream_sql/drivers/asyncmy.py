@@ -313,9 +313,9 @@ def _refusals(variables: dict[str, str]) -> dict[str, str]:
             ("row_lock", "lease", "advisory"), "binlog_format=STATEMENT lets nothing be written at READ COMMITTED: set ROW"
         )
     if variables.get("wsrep_on", "OFF").upper() == "ON":
-        refused["advisory"] = (
-            "this is a Galera node, and GET_LOCK holds on one node alone: use the lease form, by a column of the role LockedUntil"
-        )
+        node = "this is a Galera node, and GET_LOCK holds on one node alone"
+        refused["advisory"] = f"{node}: use the lease form, by a column of the role LockedUntil"
+        refused["fifo"] = f"{node}: leave fifo out, or use a server that is no cluster"
     return refused
 
 

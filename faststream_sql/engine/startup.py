@@ -14,6 +14,8 @@ from faststream_sql.dialects.base import (
     GroupStatement,
     Guarded,
     LeaseStatements,
+    LockThenTake,
+    Mutex,
     Once,
     RowLockStatements,
     SelectThenWrite,
@@ -92,14 +94,12 @@ def _texts(value: Any) -> Iterator[tuple[str, str]]:
     match value:
         case Statement():
             yield value.purpose, value.text
-        case Once(statement):
-            yield statement.purpose, statement.text
-        case SelectThenWrite(select, writes, _):
-            for statement in (select, *writes):
-                yield statement.purpose, statement.text
-        case Guarded(probe, guard, statement):
-            for part in (probe, guard, statement):
-                yield part.purpose, part.text
+        case Once() | SelectThenWrite() | Guarded() | Mutex() | LockThenTake():
+            for field in dataclasses.fields(value):
+                yield from _texts(getattr(value, field.name))
+        case tuple():
+            for part in value:
+                yield from _texts(part)
         case GroupStatement():
             yield value.purpose, _sample(value.pack([tuple(None for _ in value.fields)]))
         case GroupSelectThenWrite():

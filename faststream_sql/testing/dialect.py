@@ -6,7 +6,16 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from faststream_sql.dialects import add_dialect
-from faststream_sql.dialects.base import AdvisoryStatements, ColumnTypes, LeaseStatements, Plan, RowLockStatements, SelectThenWrite
+from faststream_sql.dialects.base import (
+    AdvisoryStatements,
+    ColumnTypes,
+    LeaseStatements,
+    LockThenTake,
+    Plan,
+    RowLockStatements,
+    SelectThenWrite,
+    Statement,
+)
 from faststream_sql.dialects.compiler import Compiler
 from faststream_sql.dialects.schema import dead_letter_columns
 from faststream_sql.dialects.sqlite import SPELLING, SQLite
@@ -14,8 +23,6 @@ from faststream_sql.table.table import QueueTable
 
 PRODUCT = "memory"
 COMMIT_AND_BEGIN = "COMMIT; BEGIN"
-NEXT_STATEMENT = "\n;\n"
-"""Between two statements that are one to the engine, and take the same values."""
 
 _FREE = """
 WITH free AS MATERIALIZED (
@@ -57,7 +64,6 @@ RETURNING {id}
 """
 _BURY_IN_GROUP = "UPDATE {table} SET {group} = :dead WHERE {id} = :id RETURNING {id}"
 _BURY_IN_TABLE = "INSERT INTO {dead_table} (<columns>) SELECT <values> FROM {table} WHERE {id} = :id RETURNING 1"
-_BURIED = "DELETE FROM {table} WHERE {id} = :id"
 
 
 class Memory(SQLite):
@@ -83,13 +89,13 @@ class Memory(SQLite):
         """The row lock form, on the locks of `memory.Locks`."""
         names = {"key": _text(table.qualified_name), "dead_table": SPELLING.qualified(dead) if dead else ""}
         compiler = Compiler(table, types, SPELLING, names)
-        bury = None
+        bury: tuple[Statement, ...] = ()
         if table.group:
-            bury = compiler.statement("dead letter", _BURY_IN_GROUP)
+            bury = (compiler.statement("dead letter", _BURY_IN_GROUP),)
         elif dead is not None:
             columns, values = dead_letter_columns(table, dead, self.quote)
             move = _BURY_IN_TABLE.replace("<columns>", columns).replace("<values>", values)
-            bury = compiler.statement("dead letter", move + NEXT_STATEMENT + _BURIED)
+            bury = (compiler.statement("dead letter", move), compiler.statement("dead letter", _DELETE))
         return RowLockStatements(
             claimed=compiler.claimed,
             claim=compiler.statement("claim", _HEAD if table.fifo else _FREE),
@@ -101,7 +107,7 @@ class Memory(SQLite):
         )
 
 
-def _narrowed(claim: Plan, key: str) -> Plan:
+def _narrowed(claim: Plan | LockThenTake, key: str) -> Plan:
     """The claim with a select that finds no row but a wanted one."""
     if not isinstance(claim, SelectThenWrite) or claim.select.text.count("\nWHERE ") != 1:
         msg = f"the claim is no longer one plain select: {claim}"

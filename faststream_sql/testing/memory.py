@@ -16,7 +16,7 @@ from contextvars import ContextVar
 from faststream_sql.drivers.base import Connection, Listener, Query, Row, Server, Use
 from faststream_sql.errors import ClosedError, DatabaseError, DataError, StatementError, TransientError
 from faststream_sql.table.catalogue import ColumnFacts, IndexFacts
-from faststream_sql.testing.dialect import COMMIT_AND_BEGIN, NEXT_STATEMENT, PRODUCT
+from faststream_sql.testing.dialect import COMMIT_AND_BEGIN, PRODUCT
 
 _only: ContextVar[object] = ContextVar("only", default=None)
 
@@ -46,11 +46,7 @@ class MemoryConnection:
         return self._open if self._in_name else self._database.in_transaction
 
     async def fetch(self, text: str, args: Sequence[object] = (), *, timeout: float | None = None) -> list[Row]:
-        first, *others = text.split(NEXT_STATEMENT)
-        rows = self._run(first, args)
-        for other in others:
-            self._run(other, args)
-        return rows
+        return self._run(text, args)
 
     async def execute(self, text: str, args: Sequence[object] = (), *, timeout: float | None = None) -> int:
         try:
@@ -102,8 +98,7 @@ class MemoryConnection:
         self._pool.locks.let_go(self)
 
     async def prepare(self, text: str) -> None:
-        for statement in text.split(NEXT_STATEMENT):
-            self._run(f"EXPLAIN {statement}", [None] * _values_of(statement))
+        self._run(f"EXPLAIN {text}", [None] * _values_of(text))
 
     async def columns(self, table: str, schema: str | None) -> list[ColumnFacts]:
         text = 'SELECT name, type, "notnull", dflt_value, pk FROM pragma_table_xinfo(?, ?)'

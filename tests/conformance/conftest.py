@@ -38,6 +38,7 @@ PAIRS = [
     Pair("postgres", "advisory"),
     Pair("mysql", "lease"),
     Pair("mysql", "row_lock"),
+    Pair("mysql", "advisory"),
 ]
 
 

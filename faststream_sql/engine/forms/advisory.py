@@ -1,6 +1,6 @@
 """The advisory lock form: a session lock on the row's key holds it, with no transaction open while the handler runs.
 
-On Postgres the session that claimed the row keeps its connection until the unlock, which is confirmed, or the connection is cut, which
+On a server the session that claimed the row keeps its connection until the unlock, which is confirmed, or the connection is cut, which
 unlocks too. On SQLite the keys are held in the process, which no other process may share the file with.
 """
 
@@ -13,10 +13,11 @@ from datetime import timedelta
 
 from typing_extensions import assert_never
 
-from faststream_sql.dialects.base import AdvisoryStatements, Statement
+from faststream_sql.dialects.base import AdvisoryStatements, LockThenTake, Statement
 from faststream_sql.drivers.base import Connection, Row, Use
 from faststream_sql.engine.delivery import Delivery
 from faststream_sql.engine.forms.base import Claim, Context, RowReader, run_plan
+from faststream_sql.engine.forms.lookout import Lookout
 from faststream_sql.engine.outcome import Ack, DeadLetter, Nack, Outcome, Reject, Release, apply_limit
 from faststream_sql.engine.patience import patiently
 from faststream_sql.errors import ConnectionLostError, DeclarationError, LeaseLostError, SQLBrokerError
@@ -50,9 +51,12 @@ class AdvisoryForm:
         self._keys = keys
         self._reader = RowReader(context.table, statements.claimed, context.group, queue=context.name, counters=context.counters)
         self._id = 1 + statements.claimed.index("id")
-        self._candidates = Claim(statements.claim, self._id)
+        claim = statements.claim
+        self._claiming = claim if isinstance(claim, LockThenTake) else Claim(claim, self._id)
         self._warm: list[Connection] = []  # sessions that hold no key
         self._held: set[Delivery] = set()
+        self._lookout = Lookout(context, statements.probe)
+        self._found = False  # whether the last look for a free key found one
         self._closing = False
         self._holder = f"delivery of {context.name!r}"
 
@@ -109,9 +113,30 @@ class AdvisoryForm:
         return self._delivery(values, key, None)
 
     async def _take(self, connection: Connection, held: Sequence[object]) -> list[Row]:
+        """A row with its key in front; an id of None means that the key was taken and the row was not."""
         context = self._context
         values = {"group": context.group, "now": context.clock.now(), "held": context.table.dialect.pack(held), "busy": context.keys.busy()}
-        return await self._candidates.run(connection, values)
+        if not await self._lookout.look(connection, values):
+            return []
+        values["steps"] = self._lookout.steps()
+        if isinstance(self._claiming, LockThenTake):
+            rows = await self._lock_then_take(connection, self._claiming, values)
+        else:
+            rows = await self._claiming.run(connection, values)
+        self._lookout.claimed(enough=bool(rows))
+        return rows
+
+    async def _lock_then_take(self, connection: Connection, claim: LockThenTake, values: dict[str, object]) -> list[Row]:
+        locked = await connection.fetch(*claim.lock.bind(values))
+        if not locked and self._found:
+            # All rows that it met were taken by others in that moment, or there are none: only a second look tells.
+            locked = await connection.fetch(*claim.lock.bind(values))
+        self._found = bool(locked)
+        if not locked:
+            return []
+        ((key, row_id),) = locked
+        rows = await run_plan(connection, claim.take, {**values, "id": row_id, "key": key}, self._id - 1)
+        return [(key, *(rows[0] if rows else [None] * len(self._statements.claimed)))]
 
     def _delivery(self, values: Sequence[object], key: object, connection: Connection | None) -> Delivery:
         delivery = self._reader.read(values, hold=None, suspect=False, settle=self.settle)

@@ -10,13 +10,14 @@ from typing import Any, Protocol
 
 from typing_extensions import assert_never
 
-from faststream_sql.dialects.base import Bound, GroupPlan, GroupSelectThenWrite, GroupStatement, Guarded, Once, Plan, SelectThenWrite
+from faststream_sql.dialects.base import Bound, GroupPlan, GroupSelectThenWrite, GroupStatement, Guarded, Mutex, Once, Plan, SelectThenWrite
 from faststream_sql.drivers.base import Connection, Pool, Query, Row
 from faststream_sql.engine.clock import Clock
 from faststream_sql.engine.counters import QueueCounters
 from faststream_sql.engine.delivery import Delivery
 from faststream_sql.engine.outcome import Limit, Outcome
 from faststream_sql.engine.tables import OpenTable
+from faststream_sql.errors import DatabaseError
 
 
 class Log(Protocol):
@@ -203,7 +204,7 @@ async def run_plan(
 
             return await connection.select_then_write(query(select.bind(values)), write, timeout=timeout)
         case Guarded():
-            return await _run_guarded(connection, plan, values)
+            return await _run_guarded(connection, plan, values, id_position)
         case _:
             assert_never(plan)
 
@@ -228,19 +229,56 @@ class Claim:
         return rows
 
 
-async def _run_guarded(connection: Connection, plan: Guarded, values: Mapping[str, object]) -> list[Row]:
+async def _run_guarded(connection: Connection, plan: Guarded, values: Mapping[str, object], id_position: int) -> list[Row]:
     if not await connection.fetch(*plan.probe.bind(values)):
         return []
+    if plan.mutex.let_go is not None:
+        if not await take_mutex(connection, plan.mutex, values):
+            return []
+        try:
+            rows = await run_plan(connection, plan.claim, values, id_position)
+        except BaseException:
+            connection.broken = True  # cutting the session lets the mutex go, whatever the claim left
+            raise
+        await let_mutex_go(connection, plan.mutex, values)
+        return rows
     await connection.begin()
     try:
-        held = await connection.fetch(*plan.guard.bind(values))
-        rows = await connection.fetch(*plan.statement.bind(values)) if held else []
+        held = await take_mutex(connection, plan.mutex, values)
+        rows = await run_plan(connection, plan.claim, values, id_position) if held else []
     except BaseException:
         if not connection.broken:
             await connection.rollback()
         raise
     await connection.commit()
     return rows
+
+
+async def take_mutex(connection: Connection, mutex: Mutex, values: Mapping[str, object]) -> bool:
+    """Take a group's mutex, without waiting; whether it was taken. A session that may hold one that nobody knows of is broken."""
+    try:
+        rows = await connection.fetch(*mutex.take.bind(values))
+    except BaseException:
+        connection.broken = connection.broken or mutex.let_go is not None
+        raise
+    return bool(rows) and rows[0][0] == 1
+
+
+async def let_mutex_go(connection: Connection, mutex: Mutex, values: Mapping[str, object]) -> None:
+    """Let a session's mutex go, and see that it went: one that stays would keep the group from everybody. Raises no DatabaseError.
+
+    Where it may have stayed, the connection is broken: the end of its session is the end of the mutex.
+    """
+    if mutex.let_go is None:
+        return
+    let_go = False
+    try:
+        rows = await connection.fetch(*mutex.let_go.bind(values))
+        let_go = bool(rows) and rows[0][0] == 1
+    except DatabaseError:
+        pass
+    finally:
+        connection.broken = connection.broken or not let_go
 
 
 async def run_group(

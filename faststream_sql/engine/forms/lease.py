@@ -14,9 +14,10 @@ from functools import partial
 from typing_extensions import assert_never
 
 from faststream_sql.dialects.base import LeaseStatements, Once
-from faststream_sql.drivers.base import Use
+from faststream_sql.drivers.base import Row, Use
 from faststream_sql.engine.delivery import Delivery
 from faststream_sql.engine.forms.base import Claim, Context, RowReader, run_group
+from faststream_sql.engine.forms.lookout import Lookout
 from faststream_sql.engine.outcome import Ack, DeadLetter, Nack, Outcome, Reject, Release, apply_limit
 from faststream_sql.engine.patience import patiently
 from faststream_sql.engine.settlement import LeaseHold, Settler
@@ -41,6 +42,7 @@ class LeaseForm:
         self.renew_every_seconds: float | None = lease_seconds / 2
         self._claim = Claim(statements.claim, 0)
         self._reader = RowReader(context.table, statements.claimed, context.group, queue=context.name, counters=context.counters)
+        self._lookout = Lookout(context, statements.probe)
         self._held: set[Delivery] = set()
         expiries = context.table.expiries
         if expiries is None:
@@ -69,7 +71,10 @@ class LeaseForm:
                 "mutex": context.mutex,
                 "busy": context.keys.busy(),
             }
-            rows = await self._claim.run(connection, values)
+            rows: list[Row] = []
+            if await self._lookout.look(connection, values):
+                rows = await self._claim.run(connection, {**values, "steps": self._lookout.steps()})
+            self._lookout.claimed(enough=len(rows) == limit)
         deliveries = [self._delivery(row, expires, sent_at) for row in self._reader.sort(rows)]
         self._held.update(deliveries)
         kept, others = context.keys.take(deliveries)

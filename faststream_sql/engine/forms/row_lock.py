@@ -15,7 +15,8 @@ from typing_extensions import assert_never
 from faststream_sql.dialects.base import RowLockStatements, Statement
 from faststream_sql.drivers.base import Connection, Row, Use
 from faststream_sql.engine.delivery import Delivery
-from faststream_sql.engine.forms.base import Context, RowReader
+from faststream_sql.engine.forms.base import Context, RowReader, let_mutex_go, take_mutex
+from faststream_sql.engine.forms.lookout import Lookout
 from faststream_sql.engine.outcome import Ack, DeadLetter, Nack, Outcome, Reject, Release, apply_limit
 from faststream_sql.errors import ConnectionLostError, DatabaseError, DeclarationError, LeaseLostError
 
@@ -32,6 +33,7 @@ class RowLockForm:
         self._context = context
         self._statements = statements
         self._reader = RowReader(context.table, statements.claimed, context.group, queue=context.name, counters=context.counters)
+        self._lookout = Lookout(context, statements.probe)
         self._isolation = context.table.table.isolation
         self._warm: list[Connection] = []  # each in a transaction that has done nothing yet
         self._held: set[Delivery] = set()
@@ -58,15 +60,9 @@ class RowLockForm:
         if connection is None:
             connection = await self._context.pool.acquire(Use.DELIVERY, self._holder)
         try:
-            warm = connection.in_transaction
-            # From idle the first look is one statement: its lock falls at once, and only a row that is there is worth a transaction.
-            rows = await self._select(connection)
-            if rows and not warm:
-                rows = await self._hold(connection, rows)
-            if not rows and connection.in_transaction:
-                await connection.rollback()
+            rows = await self._find(connection)
         except BaseException:
-            await self._context.pool.release(connection)
+            await self._drop(connection)
             raise
         if not rows:
             await self._context.pool.release(connection)
@@ -75,10 +71,27 @@ class RowLockForm:
         self._held.add(delivery)
         return [delivery]
 
+    async def _find(self, connection: Connection) -> list[Row]:
+        """The row, locked in an open transaction. Where there is none, no transaction is left open, and no mutex held."""
+        mutex, warm = self._statements.mutex, connection.in_transaction
+        rows: list[Row] = []
+        if await self._lookout.look(connection, self._values()):
+            # From idle the first look is one statement: its lock falls at once, and only a row that is there is worth a transaction.
+            rows = await self._select(connection)
+        held = bool(rows) and mutex is not None and await take_mutex(connection, mutex, self._values())
+        if rows and mutex is not None and not held:
+            rows = []
+        if rows and not warm:
+            rows = await self._hold(connection, rows)
+        if not rows and connection.in_transaction:
+            await connection.rollback()
+        if not rows and held and mutex is not None:
+            await let_mutex_go(connection, mutex, self._values())
+        self._lookout.claimed(enough=bool(rows))
+        return rows
+
     async def _select(self, connection: Connection) -> list[Row]:
-        context = self._context
-        values = {"group": context.group, "now": context.clock.now(), "limit": 1, "mutex": context.mutex, "busy": context.keys.busy()}
-        text, args = self._statements.claim.bind(values)
+        text, args = self._statements.claim.bind(self._values())
         return await connection.fetch(text, args)
 
     async def _hold(self, connection: Connection, found: list[Row]) -> list[Row]:
@@ -88,13 +101,30 @@ class RowLockForm:
         if take is None:
             return await self._select(connection)
         while found:
-            values = {"id": self._reader.key(found[0]), "group": self._context.group, "now": self._context.clock.now()}
+            values = {**self._values(), "id": self._reader.key(found[0])}
             if rows := await connection.fetch(*take.bind(values)):
                 return rows
             await connection.rollback()  # another process was faster: look again
             found = await self._select(connection)
             await connection.begin(self._isolation)
         return []
+
+    def _values(self) -> dict[str, object]:
+        context = self._context
+        return {
+            "group": context.group,
+            "now": context.clock.now(),
+            "limit": 1,
+            "mutex": context.mutex,
+            "busy": context.keys.busy(),
+            "steps": self._lookout.steps(),
+        }
+
+    async def _drop(self, connection: Connection) -> None:
+        """Give back a connection whose delivery ended in an error. A mutex that it may hold ends with its session."""
+        if self._statements.mutex is not None:
+            connection.broken = True
+        await self._context.pool.release(connection)
 
     async def settle(self, delivery: Delivery, outcome: Outcome) -> None:
         connection: Connection = delivery.hold
@@ -107,16 +137,16 @@ class RowLockForm:
             await self._carry_out(delivery, connection, effective)
             self._context.counters.settled(effective)
         except ConnectionLostError as error:
-            await self._context.pool.release(connection)
+            await self._drop(connection)
             why = "its session ended, and with it the row's lock; the row returns unless the last commit went through"
             raise self._lost(delivery, why) from error
         except DatabaseError as error:
-            await self._context.pool.release(connection)
+            await self._drop(connection)
             if error.code == _DIVISION_BY_ZERO:
                 raise self._lost(delivery, "somebody removed the row under its lock") from None
             raise
         except BaseException:
-            await self._context.pool.release(connection)
+            await self._drop(connection)
             raise
         finally:
             self._let_go_of_key(delivery)
@@ -138,10 +168,11 @@ class RowLockForm:
                 await self._write(delivery, connection, statements.nack, {"due": due})
                 falls_due = (context.group, due)
             case DeadLetter():
-                if statements.bury is None or context.limit is None:
+                if not statements.bury or context.limit is None:
                     msg = f"row {delivery.row_id!r} of {context.name!r} cannot be dead-lettered: the subscription declares no dead_letter="
                     raise DeclarationError(msg)
-                await self._write(delivery, connection, statements.bury, {"dead": context.limit.dead_letter})
+                for statement in statements.bury:
+                    await self._write(delivery, connection, statement, {"dead": context.limit.dead_letter})
                 falls_due = (context.limit.dead_letter, None)
             case _:
                 assert_never(outcome)
@@ -160,11 +191,18 @@ class RowLockForm:
         return self._closing or self._context.pool.others_wait(self._holder)
 
     async def _commit(self, connection: Connection) -> None:
-        if self._gives_back:
+        """Commit, and then let the group's mutex go: the next row must not start before this one is settled for everybody."""
+        mutex = self._statements.mutex
+        gives_back = self._gives_back
+        if gives_back:
             await connection.commit()
-            await self._context.pool.release(connection)
         else:
             await connection.script(self._statements.commit_and_begin(self._isolation))
+        if mutex is not None:
+            await let_mutex_go(connection, mutex, self._values())
+        if gives_back or connection.broken:
+            await self._context.pool.release(connection)
+        else:
             self._keep(connection)
 
     def _keep(self, connection: Connection) -> None:
@@ -186,7 +224,7 @@ class RowLockForm:
         left: list[Connection] = [delivery.hold for delivery in held]
         try:
             while left:
-                await self._give_back(left.pop())
+                await self._give_back(left.pop(), held=True)
         finally:
             for connection in left:  # cancelled, by a stop that waits no longer: the sessions are cut off, which rolls back too
                 connection.broken = True
@@ -195,10 +233,13 @@ class RowLockForm:
         if held:
             self._context.due(self._context.group, None)
 
-    async def _give_back(self, connection: Connection) -> None:
+    async def _give_back(self, connection: Connection, *, held: bool) -> None:
         """Roll back, and give the connection to the pool whatever comes of that."""
+        mutex = self._statements.mutex
         try:
             await connection.rollback()
+            if mutex is not None and held:
+                await let_mutex_go(connection, mutex, self._values())
         except DatabaseError as error:
             self._context.log(logging.DEBUG, f"a session of {self._context.name!r} was gone when it was given back", error)
         finally:
@@ -210,7 +251,7 @@ class RowLockForm:
     async def rest(self) -> None:
         """No worker is about to claim: connections that wait in an empty transaction go back to the pool."""
         while self._warm:
-            await self._give_back(self._warm.pop())
+            await self._give_back(self._warm.pop(), held=False)
 
     async def close(self) -> None:
         self._closing = True

@@ -18,8 +18,9 @@ INSERT INTO `faststream_queue` (`queue`, `priority`, `retry_after`, `attempt`, `
 SELECT `id`, `queue`, `priority`, `retry_after`, `attempt`, `locked_until`, `headers`, `payload` FROM `faststream_queue` FORCE INDEX (`faststream_queue_claim`)
 WHERE (`locked_until` IS NULL OR `locked_until` <= %s)
   AND `queue` = %s
-  AND BINARY `queue` = %s
-  AND `retry_after` <= %s
+  AND CAST(`queue` AS BINARY) = %s
+  AND (`priority` IN (%s) AND `retry_after` <= %s
+    OR `priority` NOT IN (%s) AND COALESCE(`retry_after`) <= %s)
 ORDER BY `priority`, `retry_after`, `id`
 LIMIT %s
 FOR UPDATE SKIP LOCKED;
@@ -79,3 +80,10 @@ SET `queue` = %s
   , `locked_until` = NULL
   , `attempt` = %s
 WHERE `id` IN (%s);
+
+-- look for priorities
+(SELECT `priority`, `retry_after` <= %s FROM `faststream_queue` FORCE INDEX (`faststream_queue_claim`)
+WHERE TRUE
+  AND `queue` = %s
+  AND CAST(`queue` AS BINARY) = %s
+ORDER BY `priority`, `retry_after` LIMIT 1);

@@ -16,7 +16,7 @@ INSERT INTO `a"b` (`ünï %%s`, `{id}`, `:now`, `--? x`, `or``der`) VALUES (%s, 
 SELECT `select`, `ünï %%s`, `{id}`, `:now`, `--? x`, `or``der` FROM `a"b` FORCE INDEX (`a"b_claim`)
 WHERE (`--? x` IS NULL OR `--? x` <= %s)
   AND `ünï %%s` = %s
-  AND BINARY `ünï %%s` = %s
+  AND CAST(`ünï %%s` AS BINARY) = %s
   AND `{id}` <= %s
 ORDER BY `{id}`, `select`
 LIMIT %s

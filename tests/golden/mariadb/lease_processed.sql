@@ -18,7 +18,7 @@ INSERT INTO `work`.`jobs` (`name`, `retry_after`, `attempt`, `processed_at`, `lo
 SELECT `job_id`, `name`, `retry_after`, `attempt`, `processed_at`, `locked_until`, `payload`, `account` FROM `work`.`jobs` FORCE INDEX (`jobs_claim`)
 WHERE (`locked_until` IS NULL OR `locked_until` <= %s)
   AND `name` = %s
-  AND BINARY `name` = %s
+  AND CAST(`name` AS BINARY) = %s
   AND `processed_at` IS NULL
   AND `retry_after` <= %s
 ORDER BY `retry_after`, `job_id`

@@ -15,7 +15,7 @@ INSERT INTO `email_jobs` (`name`, `retry_after`, `attempt`, `payload`) VALUES (%
 SELECT `job_id`, `name`, `retry_after`, `attempt`, `payload` FROM `email_jobs` FORCE INDEX (`email_jobs_claim`)
 WHERE TRUE
   AND `name` = %s
-  AND BINARY `name` = %s
+  AND CAST(`name` AS BINARY) = %s
   AND `retry_after` <= %s
 ORDER BY `retry_after`, `job_id`
 LIMIT %s
@@ -38,6 +38,6 @@ UPDATE `email_jobs` SET `name` = %s WHERE `job_id` = %s;
 SELECT `job_id`, `name`, `retry_after`, `attempt`, `payload` FROM `email_jobs`
 WHERE `job_id` = %s
   AND `name` = %s
-  AND BINARY `name` = %s
+  AND CAST(`name` AS BINARY) = %s
   AND `retry_after` <= %s
 FOR UPDATE SKIP LOCKED;

@@ -15,8 +15,9 @@ INSERT INTO `jobs` (`id`, `name`, `rank`, `retry_after`, `payload`) VALUES (%s, 
 SELECT `id`, `name`, `rank`, `retry_after`, `payload` FROM `jobs` FORCE INDEX (`jobs_claim`)
 WHERE TRUE
   AND `name` = %s
-  AND BINARY `name` = %s
-  AND `retry_after` <= %s
+  AND CAST(`name` AS BINARY) = %s
+  AND (`rank` IN (%s) AND `retry_after` <= %s
+    OR `rank` NOT IN (%s) AND COALESCE(`retry_after`) <= %s)
 ORDER BY `rank`, `retry_after`, `id`
 LIMIT %s
 FOR UPDATE SKIP LOCKED;
@@ -37,6 +38,13 @@ UPDATE `jobs` SET `name` = %s WHERE `id` = %s;
 SELECT `id`, `name`, `rank`, `retry_after`, `payload` FROM `jobs`
 WHERE `id` = %s
   AND `name` = %s
-  AND BINARY `name` = %s
+  AND CAST(`name` AS BINARY) = %s
   AND `retry_after` <= %s
 FOR UPDATE SKIP LOCKED;
+
+-- look for priorities
+(SELECT `rank`, `retry_after` <= %s FROM `jobs` FORCE INDEX (`jobs_claim`)
+WHERE TRUE
+  AND `name` = %s
+  AND CAST(`name` AS BINARY) = %s
+ORDER BY `rank`, `retry_after` LIMIT 1);

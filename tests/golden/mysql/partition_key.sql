@@ -17,8 +17,9 @@ INSERT INTO `steps` (`name`, `priority`, `key`, `retry_after`, `locked_until`, `
 SELECT `id`, `name`, `priority`, `key`, `retry_after`, `locked_until`, `payload` FROM `steps` FORCE INDEX (`steps_claim`)
 WHERE (`locked_until` IS NULL OR `locked_until` <= %s)
   AND `name` = %s
-  AND BINARY `name` = %s
-  AND `retry_after` <= %s
+  AND CAST(`name` AS BINARY) = %s
+  AND (`priority` IN (%s) AND `retry_after` <= %s
+    OR `priority` NOT IN (%s) AND COALESCE(`retry_after`) <= %s)
   AND (`key` IN (%s)) IS NOT TRUE
 ORDER BY `priority`, `retry_after`, `id`
 LIMIT %s
@@ -70,3 +71,10 @@ UPDATE `steps`
 SET `name` = %s
   , `locked_until` = NULL
 WHERE `id` IN (%s);
+
+-- look for priorities
+(SELECT `priority`, `retry_after` <= %s FROM `steps` FORCE INDEX (`steps_claim`)
+WHERE TRUE
+  AND `name` = %s
+  AND CAST(`name` AS BINARY) = %s
+ORDER BY `priority`, `retry_after` LIMIT 1);

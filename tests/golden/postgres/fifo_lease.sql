@@ -33,7 +33,7 @@ SELECT 1 FROM head JOIN "steps" AS t ON t."id" = head.id WHERE TRUE
       ORDER BY o."locked_until" DESC LIMIT 1
     ) AS live WHERE live.ends > $2);
 
--- guard of a group
+-- mutex of a group
 SELECT 1 WHERE pg_try_advisory_xact_lock($1);
 
 -- claim
