@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from uuid import UUID, uuid4
 
-import pytest
-
 from faststream_sql.engine import DeadLetter, Delivery, NewRow
 from faststream_sql.table import QueueTable
 from tests.conformance.bench import Bench, queue_table
@@ -40,8 +38,6 @@ async def test_chosen_ids_where_the_database_always_generates_them(make_bench: M
 
 async def test_a_dead_letter_table_that_always_generates_its_ids(make_bench: MakeBench, pair: Pair) -> None:
     """The row keeps its id."""
-    if pair == Pair("mysql", "row_lock"):
-        pytest.skip("a dead letter table is refused under row locks on MySQL")
     table = queue_table(pair.form, group=None)
     bench = await make_bench(table)
     dead = QueueTable("jobs_dead", **{role: column for role, column in table.roles().items() if role != "locked_until"})
