@@ -339,7 +339,7 @@ async def test_advance_is_not_for_handlers() -> None:
             await br.publish("x", "q")
 
 
-@pytest.mark.parametrize("times", [20, pytest.param(1000, marks=[pytest.mark.slow, pytest.mark.timeout(1200)])])
+@pytest.mark.parametrize("times", [20, pytest.param(1000, marks=[pytest.mark.soak, pytest.mark.timeout(1200)])])
 async def test_the_same_test_is_the_same_every_time(times: int) -> None:
     async def run() -> list[object]:
         broker, log = SQLBroker(SERVER, table=MailJob), list[object]()
