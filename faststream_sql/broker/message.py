@@ -88,6 +88,10 @@ class SQLMessage(StreamMessage[Delivery]):
     async def _settle(self, outcome: Outcome) -> None:
         await self.raw_message.settle(outcome)
 
+    def __str__(self) -> str:
+        # `faststream publish --rpc` prints an answer so
+        return self.body.decode(errors="replace")
+
     def __repr__(self) -> str:
         # no body and no headers: a message's repr ends up in logs
         return f"{type(self).__name__}(row_id={self.row_id!r}, group={self.group!r}, attempt={self.attempt}, committed={self.committed})"
