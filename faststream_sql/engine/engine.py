@@ -8,6 +8,7 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import cast
 
 from faststream_sql.dialects import dialect_for
@@ -22,7 +23,7 @@ from faststream_sql.engine.options import SubscriptionOptions
 from faststream_sql.engine.patience import patiently
 from faststream_sql.engine.publish import NewRow, Values, row_values
 from faststream_sql.engine.skew import read_database_clock
-from faststream_sql.engine.startup import open_table, prepare_one
+from faststream_sql.engine.startup import create_one, open_table, prepare_one
 from faststream_sql.engine.subscription import Subscription
 from faststream_sql.engine.tables import OpenTable
 from faststream_sql.engine.wakeup import WakeupHub
@@ -284,10 +285,9 @@ class Engine:
 
     async def create_tables(self, tables: Sequence[QueueTable]) -> None:
         """Create the tables and their indexes where they are missing, for quickstarts and tests."""
-        async with self.pool.connection(Use.STATEMENT, "create_tables") as connection:
-            for table in dict.fromkeys(tables):
-                for text in self.dialect.ddl(table):
-                    await connection.script(text)
+        for table in dict.fromkeys(tables):
+            for text in self.dialect.ddl(table):
+                await patiently(partial(create_one, self.pool, text), self.clock)
 
     async def ping(self, timeout_seconds: float) -> bool:
         """Whether a statement runs within the timeout. Never raises."""

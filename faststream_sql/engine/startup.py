@@ -23,11 +23,15 @@ from faststream_sql.dialects.base import (
 )
 from faststream_sql.drivers.base import Connection, Pool, Server, Use
 from faststream_sql.engine.tables import Expiries, OpenTable
-from faststream_sql.errors import DeclarationError, SchemaError, ServerTooOldError, StatementError
+from faststream_sql.errors import DatabaseError, DeclarationError, SchemaError, ServerTooOldError, StatementError, TransientError
 from faststream_sql.table.catalogue import IndexFacts
 from faststream_sql.table.table import QueueTable
 
 Statements = LeaseStatements | RowLockStatements | AdvisoryStatements
+
+
+_CREATED_TWICE = frozenset({"23505", "42P07", "42710"})
+"""What Postgres says of an `IF NOT EXISTS` that found nothing and was overtaken (SQLSTATE)."""
 
 
 def check_server(dialect: Dialect, server: Server, need: str) -> None:
@@ -78,6 +82,21 @@ async def prepare_one(connection: Connection, text: str, table: QueueTable, who:
     except StatementError as error:
         msg = f"{who}, statement {purpose!r} on table {table.qualified_name!r}: {error}"
         raise SchemaError(msg) from error
+
+
+async def create_one(pool: Pool, text: str) -> None:
+    """Carry out an `IF NOT EXISTS` statement. Another process may be at the same: where that gets in the way, it is there the next time.
+
+    Raises TransientError for a statement to be tried again.
+    """
+    async with pool.connection(Use.STATEMENT, "create_tables") as connection:
+        try:
+            await connection.script(text)
+        except DatabaseError as error:
+            if error.code not in _CREATED_TWICE:
+                raise
+            msg = f"it was created by another process at the same time: {error}"
+            raise TransientError(msg, code=error.code) from error
 
 
 def texts_of(statements: Statements) -> Iterator[tuple[str, str]]:

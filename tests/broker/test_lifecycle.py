@@ -368,3 +368,23 @@ async def test_an_application_runs_it(sqlite_url: str) -> None:
     await asyncio.wait_for(app.run(log_level=logging.CRITICAL), 10)
     await leaving
     assert got == ["one"]
+
+
+@pytest.mark.parametrize(
+    "url", [pytest.param("postgres", marks=pytest.mark.postgres), pytest.param("mysql", marks=pytest.mark.mysql), "sqlite"], indirect=True
+)
+async def test_several_processes_create_the_tables_at_once(url: str) -> None:
+    """As when a service starts with several workers, each of which creates what is missing."""
+    brokers = [SQLBroker(url, logger=None) for _ in range(6)]
+    for broker in brokers:
+        await broker.connect()
+    await asyncio.gather(*(broker.create_tables() for broker in brokers))
+    assert await brokers[0].publish("one", "jobs") is not None
+    for broker in brokers:
+        await broker.stop()
+
+
+@pytest.fixture
+def url(request: pytest.FixtureRequest) -> str:
+    found: str = request.getfixturevalue(f"{request.param}_url")
+    return found
