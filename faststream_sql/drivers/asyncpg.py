@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 import ssl
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
 import asyncpg
 
-from faststream_sql.drivers.asyncpg_connect import connect_arguments
+from faststream_sql.drivers.asyncpg_connect import connect_arguments, socket_options
 from faststream_sql.drivers.asyncpg_errors import mapped, mapped_connect_error
 from faststream_sql.drivers.base import Connection, Listener, Query, Row, Server, Use
 from faststream_sql.drivers.own_pool import OwnPool
@@ -223,6 +224,7 @@ class AsyncpgPool(OwnPool[AsyncpgConnection]):
     async def _dial(self) -> Any:
         """A frame of its own for what holds the password: a report that shows the locals of an error's frames never sees it."""
         raw = await asyncpg.connect(**{**self._cache, **connect_arguments(self._url, self._tls)}, command_timeout=self._command_timeout)
+        _set_socket(raw, socket_options(self._url))
         await self._keep_alive(raw)
         return raw
 
@@ -252,6 +254,13 @@ class AsyncpgPool(OwnPool[AsyncpgConnection]):
 
     async def borrow(self, connection: object) -> Connection:
         return await borrowed(connection)
+
+
+def _set_socket(raw: Any, options: Sequence[tuple[int, int, int]]) -> None:
+    found = raw._transport.get_extra_info("socket")
+    if found is not None and found.family != getattr(socket, "AF_UNIX", None):
+        for option in options:
+            found.setsockopt(*option)
 
 
 async def borrowed(connection: object) -> AsyncpgConnection:

@@ -23,7 +23,7 @@ from urllib.parse import quote
 from faststream_sql.drivers.redaction import Redactor, Secret, percent_spellings
 from faststream_sql.errors import DeclarationError
 
-__all__ = ["Backend", "DatabaseURL", "Secret", "parse_url", "redact_url"]
+__all__ = ["LIBPQ_OPTIONS", "Backend", "DatabaseURL", "Secret", "parse_url", "redact_url"]
 
 Backend = Literal["postgresql", "mysql", "mariadb", "sqlite"]
 
@@ -37,7 +37,7 @@ _BACKENDS: Final[Mapping[str, Backend]] = {
 _DRIVERS: Final[Mapping[Backend, str]] = {"postgresql": "asyncpg", "mysql": "asyncmy", "mariadb": "asyncmy", "sqlite": "aiosqlite"}
 
 # The parameters of libpq 17. A keyword text may hold no other, as with libpq itself.
-_LIBPQ_OPTIONS: Final = frozenset(
+LIBPQ_OPTIONS: Final = frozenset(
     re.findall(
         r"\w+",
         """
@@ -51,7 +51,7 @@ _LIBPQ_OPTIONS: Final = frozenset(
     )
 )
 # Names that settle which `@` ends the credentials, where an option's value holds another one.
-_KNOWN_OPTIONS: Final = _LIBPQ_OPTIONS | frozenset(
+_KNOWN_OPTIONS: Final = LIBPQ_OPTIONS | frozenset(
     re.findall(
         r"\w+",
         """
@@ -299,7 +299,7 @@ def _keyword_arguments(text: str) -> list[_Argument]:
         match = _KEYWORD.match(text, position)
         if match is None:
             raise _RefusedError("the keyword text is not name=value pairs; a value that holds spaces stands in single quotes")
-        if match[1] not in _LIBPQ_OPTIONS:
+        if match[1] not in LIBPQ_OPTIONS:
             raise _RefusedError("the keyword text holds a name that libpq does not know; a value that holds spaces stands in single quotes")
         raw = match[2] or match[3] or ""
         found.append(_Argument(match[1], re.sub(r"\\(.)", r"\1", raw, flags=re.DOTALL), raw))
