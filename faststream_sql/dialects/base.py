@@ -243,6 +243,9 @@ class Dialect(Protocol):
     read_clock: str | None
     """The statement that reads the server's clock, in UTC; None where the server's clock is the host's."""
 
+    limits: Mapping[str, str]
+    """By form: the statement that lists the server's settings that end a session in the middle of a long handler: name, and seconds."""
+
     def pack(self, values: Sequence[object]) -> object:
         """Several values as the one that a statement binds (`:held`, `:busy`)."""
         ...

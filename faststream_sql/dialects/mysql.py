@@ -89,6 +89,7 @@ class MySQL:
     product = "MySQL"
     floors: Mapping[str, tuple[int, ...]] = dict.fromkeys(("lease", "row_lock", "advisory", "fifo"), (8, 0, 1))
     read_clock: str | None = "SELECT UTC_TIMESTAMP(6)"
+    limits: Mapping[str, str] = {"row_lock": sql.LIMITS, "advisory": sql.LIMITS}
     notify: Statement | None = None
     returns_inserted = False
     """Whether an INSERT can return its ids; else the driver reckons them."""

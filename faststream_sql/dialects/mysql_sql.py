@@ -8,6 +8,12 @@ says more.
 
 from __future__ import annotations
 
+# The last two are MariaDB's. In seconds; 0 is no limit.
+LIMITS = """
+SHOW SESSION VARIABLES
+WHERE Variable_name IN ('wait_timeout', 'idle_transaction_timeout', 'idle_write_transaction_timeout') AND Value > 0
+"""
+
 IN_GROUP = """
   AND {group} = :group                                   --? group
   AND CAST({group} AS BINARY) = :group                   --? group

@@ -65,6 +65,8 @@ class Postgres:
     read_clock: str | None = "SELECT clock_timestamp()"  # `now()` would be the start of the transaction
     floors: Mapping[str, tuple[int, ...]] = {"row_lock": (9, 5), "lease": (9, 5), "advisory": (11,), "fifo": (11,)}
 
+    limits: Mapping[str, str] = {"row_lock": sql.LIMITS_IN_TRANSACTION, "advisory": sql.LIMITS_OUTSIDE}
+
     notify: Statement | None = Statement("notify", sql.NOTIFY, (Param("channel"), Param("group")))
 
     def pack(self, values: Sequence[object]) -> object:

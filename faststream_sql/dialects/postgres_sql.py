@@ -7,6 +7,13 @@ alone. Forms were measured at a million rows; `docs/statements.md` says what eac
 
 from __future__ import annotations
 
+# Settings of time are in milliseconds here, and 0 is no limit. `transaction_timeout` came with Postgres 17, `idle_session_timeout` with 14.
+LIMITS_IN_TRANSACTION = """
+SELECT name, setting::float8 / 1000 FROM pg_settings
+WHERE name IN ('idle_in_transaction_session_timeout', 'transaction_timeout') AND setting::bigint > 0 ORDER BY name
+"""
+LIMITS_OUTSIDE = "SELECT name, setting::float8 / 1000 FROM pg_settings WHERE name = 'idle_session_timeout' AND setting::bigint > 0"
+
 NOTIFY = "SELECT pg_notify($1, $2)"
 
 # --- lease -----------------------------------------------------------------------------------------------------------------------------

@@ -41,6 +41,7 @@ class SQLite:
     product = "SQLite"
     read_clock: str | None = None
     floors: Mapping[str, tuple[int, ...]] = {"lease": (3, 35), "advisory": (3, 35), "fifo": (3, 35)}
+    limits: Mapping[str, str] = {}
 
     notify: Statement | None = None
 

@@ -19,6 +19,7 @@ from faststream_sql.engine.forms.advisory import AdvisoryForm
 from faststream_sql.engine.forms.base import Context, Form, PartitionKeys
 from faststream_sql.engine.forms.lease import LeaseForm
 from faststream_sql.engine.forms.row_lock import RowLockForm
+from faststream_sql.engine.limits import find_limits
 from faststream_sql.engine.options import SubscriptionOptions, lease_seconds, poll_seconds
 from faststream_sql.engine.patience import patiently
 from faststream_sql.engine.skew import check_skew
@@ -166,7 +167,8 @@ class Subscription:
                 locks = dialect.row_lock(table, opened.types, dead_table)
                 self._check_pool(context, who)
                 await prepare_all(context.pool, locks, table, who)
-                return RowLockForm(context, locks)
+                limits = await find_limits(context.pool, dialect.limits.get("row_lock"), who, context.log)
+                return RowLockForm(context, locks, limits)
             case "advisory":
                 keys = await context.pool.process_keys()
                 statements = dialect.advisory(table, opened.types, dead_table)
@@ -174,7 +176,8 @@ class Subscription:
                     self._check_pool(context, who)
                     self._engine.refuse_pooler(f"{who}, which holds rows by advisory locks,")
                 await prepare_all(context.pool, statements, table, who)
-                return AdvisoryForm(context, statements, keys)
+                limits = await find_limits(context.pool, dialect.limits.get("advisory"), who, context.log)
+                return AdvisoryForm(context, statements, keys, limits)
             case form:
                 assert_never(form)
 

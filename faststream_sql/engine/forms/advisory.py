@@ -16,7 +16,7 @@ from typing_extensions import assert_never
 from faststream_sql.dialects.base import AdvisoryStatements, LockThenTake, Statement
 from faststream_sql.drivers.base import Connection, Row, Use
 from faststream_sql.engine.delivery import Delivery
-from faststream_sql.engine.forms.base import Claim, Context, RowReader, run_plan
+from faststream_sql.engine.forms.base import Claim, Context, RowReader, run_plan, session_ended
 from faststream_sql.engine.forms.lookout import Lookout
 from faststream_sql.engine.outcome import Ack, DeadLetter, Nack, Outcome, Reject, Release, apply_limit
 from faststream_sql.engine.patience import patiently
@@ -45,9 +45,11 @@ class AdvisoryForm:
     claims_ahead = False
     renew_every_seconds: float | None = None
 
-    def __init__(self, context: Context, statements: AdvisoryStatements, keys: set[object] | None) -> None:
+    def __init__(self, context: Context, statements: AdvisoryStatements, keys: set[object] | None, limits: str) -> None:
+        """`limits` are the settings of the server that may end a session, in words."""
         self._context = context
         self._statements = statements
+        self._limits = limits
         self._keys = keys
         self._reader = RowReader(context.table, statements.claimed, context.group, queue=context.name, counters=context.counters)
         self._id = 1 + statements.claimed.index("id")
@@ -214,7 +216,7 @@ class AdvisoryForm:
             await self._unlock(connection, hold.key)
         except ConnectionLostError as error:
             await pool.release(connection)
-            why = "its session ended, and with it the lock; the row returns unless the last commit went through"
+            why = session_ended("the lock", self._limits)
             raise self._lost(delivery, why) from error
         except BaseException:
             connection.broken = True  # cutting it is what unlocks

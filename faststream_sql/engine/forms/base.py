@@ -181,6 +181,12 @@ class RowReader:
         )
 
 
+def session_ended(what: str, limits: str) -> str:
+    """Why a row is lost whose session has gone, for a message; `limits` are the settings of the server that may have ended it."""
+    cause = f" (the server's limits: {limits})" if limits else ""
+    return f"its session ended{cause}, and with it {what}; the row returns unless the last commit went through"
+
+
 def query(bound: Bound) -> Query:
     """A dialect's text and values, as a driver takes them."""
     return Query(*bound)

@@ -15,7 +15,7 @@ from typing_extensions import assert_never
 from faststream_sql.dialects.base import RowLockStatements, Statement
 from faststream_sql.drivers.base import Connection, Row, Use
 from faststream_sql.engine.delivery import Delivery
-from faststream_sql.engine.forms.base import Context, RowReader, let_mutex_go, take_mutex
+from faststream_sql.engine.forms.base import Context, RowReader, let_mutex_go, session_ended, take_mutex
 from faststream_sql.engine.forms.lookout import Lookout
 from faststream_sql.engine.outcome import Ack, DeadLetter, Nack, Outcome, Reject, Release, apply_limit
 from faststream_sql.errors import ConnectionLostError, DatabaseError, DeclarationError, LeaseLostError
@@ -29,9 +29,11 @@ class RowLockForm:
     claims_ahead = False
     renew_every_seconds: float | None = None
 
-    def __init__(self, context: Context, statements: RowLockStatements) -> None:
+    def __init__(self, context: Context, statements: RowLockStatements, limits: str) -> None:
+        """`limits` are the settings of the server that may end a session, in words."""
         self._context = context
         self._statements = statements
+        self._limits = limits
         self._reader = RowReader(context.table, statements.claimed, context.group, queue=context.name, counters=context.counters)
         self._lookout = Lookout(context, statements.probe)
         self._isolation = context.table.table.isolation
@@ -138,7 +140,7 @@ class RowLockForm:
             self._context.counters.settled(effective)
         except ConnectionLostError as error:
             await self._drop(connection)
-            why = "its session ended, and with it the row's lock; the row returns unless the last commit went through"
+            why = session_ended("the row's lock", self._limits)
             raise self._lost(delivery, why) from error
         except DatabaseError as error:
             await self._drop(connection)
