@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import asyncpg
@@ -11,6 +12,7 @@ import pytest
 from faststream_sql.engine import Ack, Delivery, NewRow, SubscriptionOptions
 from faststream_sql.errors import LeaseLostError, SQLBrokerError, TransientError
 from tests.conformance.bench import PATIENCE_SECONDS, Bench
+from tests.conformance.conftest import Pair
 
 MakeBench = Callable[..., Awaitable[Bench]]
 
@@ -42,6 +44,13 @@ async def waiting_for_a_lock(administrator: asyncpg.Connection) -> int:
         await asyncio.sleep(0.005)
         await administrator.execute("SELECT pg_stat_clear_snapshot()")  # inside a transaction it would see the same for ever
     return int(pid)
+
+
+async def until_nothing_is_locked(administrator: asyncpg.Connection) -> None:
+    deadline = asyncio.get_running_loop().time() + PATIENCE_SECONDS
+    while await administrator.fetchval(f"SELECT count(*) FROM pg_locks JOIN pg_stat_activity USING (pid) WHERE {OURS}"):
+        assert asyncio.get_running_loop().time() < deadline
+        await asyncio.sleep(0.01)
 
 
 async def test_idle_sessions_that_are_ended_cost_nothing(bench: Bench, administrator: asyncpg.Connection) -> None:
@@ -185,3 +194,33 @@ async def test_a_row_that_somebody_locks_for_a_moment_is_released_all_the_same(b
     await administrator.execute("COMMIT")
     await releasing
     assert [(row["locked_until"], row["attempt"]) for row in await bench.rows()] == [(None, 1), (None, 1)]
+
+
+@pytest.mark.forms("row_lock", "advisory")
+async def test_a_server_that_ends_idle_sessions(make_bench: MakeBench, pair: Pair, administrator: asyncpg.Connection) -> None:
+    """It is said at start, and again, by the setting's name, where a row is lost by it; the row is run again."""
+    setting = {"row_lock": "idle_in_transaction_session_timeout", "advisory": "idle_session_timeout"}[pair.form]
+    database = await administrator.fetchval("SELECT quote_ident(current_database())")
+    await administrator.execute(f"ALTER DATABASE {database} SET {setting} = '200ms'")
+    try:
+        bench = await make_bench()
+        errors: list[LeaseLostError] = []
+
+        async def slow(delivery: Delivery) -> None:
+            if len(bench.deliveries) == 1:
+                await until_nothing_is_locked(administrator)
+            try:
+                await delivery.settle(Ack())
+            except LeaseLostError as error:
+                errors.append(error)
+
+        await bench.publish(b"one")
+        await bench.subscribe(slow)
+        await bench.until_rows(lambda rows: rows == [])
+    finally:
+        await administrator.execute(f"ALTER DATABASE {database} RESET {setting}")
+    warning = next(text for level, text in bench.logged if level == logging.WARNING)
+    assert f"{setting} = 0.2 s" in warning
+    assert "LockedUntil" in warning
+    assert [f"the server's limits: {setting} = 0.2 s" in str(error) for error in errors] == [True]
+    assert bench.seen == [(b"one", 1), (b"one", 1 if pair.form == "row_lock" else 2)]
