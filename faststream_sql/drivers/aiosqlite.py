@@ -23,6 +23,7 @@ import aiosqlite
 from faststream_sql.drivers.base import Connection, Listener, Query, Row, Server, Use
 from faststream_sql.drivers.gate import Gate
 from faststream_sql.drivers.process_keys import ProcessKeys
+from faststream_sql.drivers.redaction import alone
 from faststream_sql.drivers.sqlalchemy import unwrap
 from faststream_sql.drivers.sqlite_errors import mapped
 from faststream_sql.drivers.url import DatabaseURL, Secret
@@ -317,7 +318,8 @@ class AiosqlitePool:
             failure = UnavailableError(f"cannot open {self._url.public_url()}: {self._url.redactor().clean(_reason(error, self._url))}")
         else:
             return connection
-        raise failure
+        with alone():
+            raise failure
 
     async def _discard(self) -> None:
         connection, self._connection = self._connection, None

@@ -16,6 +16,7 @@ from faststream_sql.drivers.asyncmy_connect import SESSION, addresses, connect_a
 from faststream_sql.drivers.asyncmy_errors import mapped, mapped_connect_error
 from faststream_sql.drivers.base import Connection, Listener, Query, Row, Server, Use
 from faststream_sql.drivers.own_pool import OwnPool
+from faststream_sql.drivers.redaction import alone
 from faststream_sql.drivers.sqlalchemy import unwrap
 from faststream_sql.drivers.unread import has_unread
 from faststream_sql.drivers.url import DatabaseURL
@@ -239,7 +240,8 @@ class AsyncmyPool(OwnPool[AsyncmyConnection]):
                 failure = mapped_connect_error(error, self._url)
             except DatabaseError as error:
                 failure = UnavailableError(f"cannot set up a session on {self._url.public_url()}: {error}", code=error.code)
-        raise failure  # outside the except block: the driver's text names the user, and must not come along as a context
+        with alone():  # the driver's text names the user
+            raise failure
 
     async def _session(self, address: dict[str, Any]) -> AsyncmyConnection:
         raw = await self._dial(address)

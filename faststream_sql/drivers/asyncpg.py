@@ -15,6 +15,7 @@ from faststream_sql.drivers.asyncpg_connect import connect_arguments, socket_opt
 from faststream_sql.drivers.asyncpg_errors import mapped, mapped_connect_error
 from faststream_sql.drivers.base import Connection, Listener, Query, Row, Server, Use
 from faststream_sql.drivers.own_pool import OwnPool
+from faststream_sql.drivers.redaction import alone
 from faststream_sql.drivers.sqlalchemy import unwrap
 from faststream_sql.drivers.unread import has_unread
 from faststream_sql.drivers.url import DatabaseURL
@@ -219,7 +220,8 @@ class AsyncpgPool(OwnPool[AsyncpgConnection]):
             asyncio.TimeoutError,
         ) as error:
             failure = mapped_connect_error(error, self._url)
-        raise failure  # outside the except block: the driver's text names the user, and must not come along as a context
+        with alone():  # the driver's text names the user
+            raise failure
 
     async def _dial(self) -> Any:
         """A frame of its own for what holds the password: a report that shows the locals of an error's frames never sees it."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import html
 import json
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import Final, NoReturn
 from urllib.parse import quote, quote_plus
 
@@ -21,6 +21,20 @@ WITHHELD: Final = "(text withheld: it may hold a part of the credentials)"
 
 # A shorter secret occurs by chance in most texts. Masking each place would spell it out, since the gaps in known words show it.
 _SHORTEST_MASKED: Final = 4
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """An error raised in here brings no other one along: a driver's may hold a credential, in its text or in the locals of its frames.
+
+    To be entered outside of an `except` block. That alone is not enough on a task that runs in Python itself (as under some runners on
+    3.10): there every exception has the one that woke the task for its context.
+    """
+    try:
+        yield
+    except Exception as error:
+        error.__context__ = None
+        raise
 
 
 def _escaped(text: str, escape: Callable[[object], str], quotes: str) -> str:

@@ -10,10 +10,12 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
 
 from faststream_sql.drivers.base import Connection, Listener, Server, Use
 from faststream_sql.drivers.gate import Gate
+from faststream_sql.drivers.redaction import alone
 from faststream_sql.errors import ClosedError, ConnectionLostError, PoolTimeoutError, SQLBrokerError, UnavailableError
 
 RETURN_SECONDS = 1.0
@@ -60,7 +62,8 @@ class Sessions(Protocol[S]):
         ...
 
 
-class Lent(NamedTuple, Generic[S]):
+@dataclass(frozen=True, slots=True)
+class Lent(Generic[S]):
     """A connection that is out: our session on it, and what the service's pool gave."""
 
     session: S
@@ -166,7 +169,8 @@ class ServicePool(ABC, Generic[S]):
             )
         except Exception as error:  # whatever its driver raises; the text may hold a credential
             failure = UnavailableError(f"the service's pool gave no connection: {type(error).__name__}")
-        raise failure
+        with alone():
+            raise failure
 
     def _came_late(self, given: object) -> None:
         self._in_background(self._give_back(given, None, sound=True))

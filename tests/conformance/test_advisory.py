@@ -51,7 +51,12 @@ class OnPostgres(OtherProgram):
         await self._session.execute("SELECT pg_advisory_lock(hashtextextended($1, 0))", key)
 
     async def locks(self) -> int:
-        return int(await self._session.fetchval("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'"))
+        return int(
+            await self._session.fetchval(
+                "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND database = "
+                "(SELECT oid FROM pg_database WHERE datname = current_database())"
+            )
+        )
 
     async def end_sessions(self) -> None:
         await self._session.execute(
