@@ -24,8 +24,15 @@ class FaultProxy:
         self._left: dict[Way, int] = {}
         self.connections = 0
         """How many were made so far."""
+        self.passed: dict[Way, int] = {"up": 0, "down": 0}
+        """How many bytes went through."""
         self.refusing = False
         self.resume()
+
+    @property
+    def open(self) -> int:
+        """How many connections there are now."""
+        return len(self._tasks)
 
     def stall(self, *ways: Way) -> None:
         """Keep connections and forward nothing; without a way given, in neither direction."""
@@ -76,11 +83,13 @@ class FaultProxy:
                     del self._left[way]
                     self._flows[way].clear()
                     writer.write(data[:left])
+                    self.passed[way] += left
                     await self._flows[way].wait()
                     data = data[left:]
                 elif left is not None:
                     self._left[way] = left - len(data)
                 writer.write(data)
+                self.passed[way] += len(data)
                 await writer.drain()
         finally:
             writer.close()

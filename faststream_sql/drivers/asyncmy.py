@@ -10,17 +10,18 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from asyncmy import connection as asyncmy_connection
-from asyncmy.errors import MySQLError
+from asyncmy.constants.SERVER_STATUS import SERVER_STATUS_NO_BACKSLASH_ESCAPES
 
-from faststream_sql.drivers.asyncmy_connect import SESSION, addresses, connect_arguments, connect_timeout
-from faststream_sql.drivers.asyncmy_errors import mapped, mapped_connect_error
+from faststream_sql.drivers.asyncmy_connect import SESSION, addresses, connect_arguments, connect_timeout, tls_context
+from faststream_sql.drivers.asyncmy_errors import leaves_session, mapped, mapped_connect_error
+from faststream_sql.drivers.asyncmy_values import literal
 from faststream_sql.drivers.base import Connection, Listener, Query, Row, Server, Use
 from faststream_sql.drivers.own_pool import OwnPool
-from faststream_sql.drivers.redaction import alone
+from faststream_sql.drivers.redaction import Redactor, alone
 from faststream_sql.drivers.sqlalchemy import unwrap
 from faststream_sql.drivers.unread import has_unread
 from faststream_sql.drivers.url import DatabaseURL
-from faststream_sql.errors import ConnectionLostError, DatabaseError, DataError, UnavailableError
+from faststream_sql.errors import ConnectionLostError, DatabaseError, DataError, DeclarationError, UnavailableError
 from faststream_sql.table.catalogue import ColumnFacts, IndexFacts
 
 ROLLBACK_SECONDS = 1.0
@@ -37,11 +38,17 @@ _COLUMNS = """
 SELECT column_name, LOWER(column_type), is_nullable = 'YES', column_default, CONCAT_WS(' ', NULLIF(LOWER(extra), ''), collation_name)
 FROM information_schema.columns WHERE table_schema = COALESCE(%s, DATABASE()) AND table_name = %s ORDER BY ordinal_position
 """
+# a part of a column, or a descending one, has another order than the column: it counts as an expression
 _INDEXES = """
-SELECT index_name, COALESCE(column_name, '')
+SELECT index_name, IF(sub_part IS NULL AND collation = 'A', COALESCE(column_name, ''), '')
 FROM information_schema.statistics WHERE table_schema = COALESCE(%s, DATABASE()) AND table_name = %s ORDER BY index_name, seq_in_index
 """
 _VARIABLES = "SHOW VARIABLES WHERE Variable_name IN ('version', 'binlog_format', 'log_bin', 'wsrep_on')"
+
+GALERA = (
+    "this is a Galera node, and a row lock holds on one node alone: workers in the row lock form on several nodes may be given the same "
+    "row. Have them all connect to one node, or use the lease form, by a column of the role LockedUntil"
+)
 
 _MARK = re.compile("%%|%s")
 
@@ -51,22 +58,24 @@ log = logging.getLogger("faststream_sql.drivers")
 class AsyncmyConnection:
     """One session of MySQL or MariaDB. `owned` is False for one that a caller lent.
 
-    Values are written into the text by asyncmy's own escaping, by the mode that the session reports. Every call has a time limit, after
-    which the socket is cut: asyncmy waits without end for a host that is gone.
+    Values are written into the text, by the mode that the session reports. Every call has a time limit, after which the socket is cut:
+    asyncmy waits without end for a host that is gone.
     """
 
-    __slots__ = ("_begin", "_owned", "_raw", "_timeout", "broken", "entered", "id_step", "most_bytes")
+    __slots__ = ("_begin", "_owned", "_raw", "_timeout", "_transport", "broken", "entered", "id_step", "most_bytes")
 
     def __init__(self, raw: Any, command_timeout: float, *, owned: bool = True) -> None:
         self.broken = False
         self.entered: tuple[Use, str] | None = None
-        self.id_step = 1
-        """The distance of two generated ids of one statement (`auto_increment_increment`)."""
+        self.id_step: int | None = None
+        """The distance of two generated ids of one statement (`auto_increment_increment`); None: not read."""
         self.most_bytes: int | None = None
         """The longest statement that the server takes (`max_allowed_packet`); None: not read."""
         self._begin = ""
         """What opens the transaction that was asked for: it goes out with the first statement, in the same round trip."""
         self._raw = raw
+        self._transport = raw._transport
+        """Kept, since asyncmy lets go of it on a cancel, with a close that waits until everything is sent."""
         self._timeout = command_timeout
         self._owned = owned
 
@@ -84,15 +93,21 @@ class AsyncmyConnection:
         result = (await self._run(self._bound(text, args), timeout))[-1]
         if result.rows is not None:
             return list(result.rows)
-        if result.insert_id:
-            return [(result.insert_id + n * self.id_step,) for n in range(result.affected_rows)]
-        return [(None,)] * result.affected_rows
+        if not result.insert_id:
+            return [(None,)] * result.affected_rows
+        step = await self._id_step() if result.affected_rows > 1 else 0
+        return [(result.insert_id + n * step,) for n in range(result.affected_rows)]
+
+    async def _id_step(self) -> int:
+        if self.id_step is None:
+            self.id_step = int((await self.fetch("SELECT @@auto_increment_increment"))[0][0])
+        return self.id_step
 
     async def execute(self, text: str, args: Sequence[object] = (), *, timeout: float | None = None) -> int:
         return int((await self._run(self._bound(text, args), timeout))[-1].affected_rows)
 
     async def script(self, text: str, *, timeout: float | None = None) -> None:
-        await self._run(text, timeout)
+        await self._run(text.encode(), timeout)
 
     async def select_then_write(
         self, select: Query, write: Callable[[list[Row]], Sequence[Query]], *, timeout: float | None = None
@@ -100,7 +115,7 @@ class AsyncmyConnection:
         try:
             await self.begin()
             rows = await self.fetch(*select, timeout=timeout)
-            await self._run("; ".join([*(self._bound(*query) for query in write(rows)), "COMMIT"]), timeout)
+            await self._run(b"; ".join([*(self._bound(*query) for query in write(rows)), b"COMMIT"]), timeout)
         except BaseException:
             if not self.broken:
                 await self.rollback()
@@ -119,7 +134,7 @@ class AsyncmyConnection:
     async def _finish(self, text: str) -> None:
         begun, self._begin = not self._begin, ""
         if begun:
-            await self._run(text, None)
+            await self.script(text)
 
     async def prepare(self, text: str) -> None:
         async def check() -> None:
@@ -138,30 +153,27 @@ class AsyncmyConnection:
             found.setdefault(name, []).append(column)
         return [IndexFacts(name, tuple(columns)) for name, columns in found.items()]
 
-    def _bound(self, text: str, args: Sequence[object]) -> str:
+    def _bound(self, text: str, args: Sequence[object]) -> bytes:
         """The text with its values in it. Raises DataError for a value that cannot be written."""
+        backslashes = not self._raw.server_status & SERVER_STATUS_NO_BACKSLASH_ESCAPES
         try:
-            bound: str = text % tuple(map(self._raw.literal, args))
+            return text.encode() % tuple([literal(value, backslashes=backslashes) for value in args])
         except Exception as error:
-            raise mapped(error) from error
-        return bound
+            msg = f"a value cannot be sent to the database: {type(error).__name__}: {error}"
+            raise DataError(msg) from error
 
-    async def _run(self, sql: str, timeout: float | None) -> list[Any]:
+    async def _run(self, sql: bytes, timeout: float | None) -> list[Any]:
         """Run a text of one or several statements; the result of each."""
         raw = self._raw
         begin, self._begin = self._begin, ""
-        sql = begin + sql
-        try:
-            encoded = sql.encode("utf-8", "surrogateescape")
-        except UnicodeEncodeError as error:
-            raise mapped(error) from error
-        if self.most_bytes is not None and len(encoded) >= self.most_bytes:
-            msg = f"a statement of {len(encoded)} bytes is longer than the server's max_allowed_packet of {self.most_bytes}"
+        sql = begin.encode() + sql
+        if self.most_bytes is not None and len(sql) >= self.most_bytes:
+            msg = f"a statement of {len(sql)} bytes is longer than the server's max_allowed_packet of {self.most_bytes}"
             raise DataError(msg)
         results: list[Any] = []
 
         async def query() -> None:
-            await raw.query(encoded)
+            await raw.query(sql)
             results.append(raw._result)
             while raw._result.has_next:
                 await raw.next_result()
@@ -186,24 +198,27 @@ class AsyncmyConnection:
             self.broken = True
             raise
         except Exception as error:
-            failure = mapped(error)
+            failure = mapped(error, _redactor(self._raw))
             if expired:
                 failure = ConnectionLostError(f"the database did not answer in {seconds:g} s; whether the statement ran is unknown")
-            if isinstance(failure, ConnectionLostError) or self.is_closed():
+                failure.__cause__ = error
+            if self.is_closed() or not leaves_session(error):
                 self.broken = True
                 if self._owned:
                     self.terminate()
-            raise failure from error
+        else:
+            return
         finally:
             timer.cancel()
+        with alone():  # a text that names the user must not come along
+            raise failure from failure.__cause__
 
     def is_closed(self) -> bool:
         return bool(self._raw._stream_broken) or has_unread(self._raw._transport)
 
     def terminate(self) -> None:
         """Cut the session off without a word to the server."""
-        if self._raw._transport is not None:
-            self._raw._transport.abort()
+        self._transport.abort()
 
     async def end_transaction(self) -> bool:
         try:
@@ -232,20 +247,22 @@ class AsyncmyPool(OwnPool[AsyncmyConnection]):
         return await server_of(session)
 
     async def _connect_session(self) -> AsyncmyConnection:
+        self._tls = self._tls or tls_context(self._url)
         failure: DatabaseError = UnavailableError(f"cannot connect to {self._url.public_url()}")
         for address in addresses(self._url):
             try:
                 return await self._session(address)
-            except (OSError, asyncio.TimeoutError, TimeoutError, MySQLError, RuntimeError) as error:
-                failure = mapped_connect_error(error, self._url)
+            except DeclarationError:
+                raise
             except DatabaseError as error:
                 failure = UnavailableError(f"cannot set up a session on {self._url.public_url()}: {error}", code=error.code)
+            except Exception as error:  # what answers there may be no database at all: its words are read as anything
+                failure = mapped_connect_error(error, self._url)
         with alone():  # the driver's text names the user
             raise failure
 
     async def _session(self, address: dict[str, Any]) -> AsyncmyConnection:
-        raw = await self._dial(address)
-        session = AsyncmyConnection(raw, self._command_timeout)
+        session = AsyncmyConnection(await self._dial(address), self._command_timeout)
         try:
             await session.script(SESSION)
             await read_limits(session)
@@ -256,7 +273,7 @@ class AsyncmyPool(OwnPool[AsyncmyConnection]):
 
     async def _dial(self, address: dict[str, Any]) -> Any:
         """A frame of its own for what holds the password: a report that shows the locals of an error's frames never sees it."""
-        raw: Any = asyncmy_connection.Connection(**connect_arguments(self._url, self._tls), **address)
+        raw: Any = asyncmy_connection.Connection(**connect_arguments(self._url, self._tls, address))
         try:
             await asyncio.wait_for(raw.connect(), connect_timeout(self._url))
         except BaseException:
@@ -284,7 +301,7 @@ async def borrowed(connection: object, command_timeout: float) -> AsyncmyConnect
             "AsyncConnection or AsyncSession of SQLAlchemy on mysql+asyncmy"
         )
         raise TypeError(msg)
-    if raw._encoding not in {"utf8", "utf8mb4"}:
+    if raw._charset != "utf8mb4":
         msg = f"connection={type(connection).__name__} speaks {raw._charset}, in which not every text can be written: connect with utf8mb4"
         raise TypeError(msg)
     return AsyncmyConnection(raw, command_timeout, owned=False)
@@ -304,7 +321,11 @@ async def server_of(connection: Connection) -> Server:
     plain = detail.removeprefix("5.5.5-") if product == "mariadb" else detail
     numbers = re.match(r"\d+(?:\.\d+)*", plain)
     version = tuple(int(part) for part in numbers[0].split(".")) if numbers else ()
-    return Server(product, version, detail, refuses=_refusals(variables))
+    return Server(product, version, detail, warnings=(GALERA,) if _is_galera(variables) else (), refuses=_refusals(variables))
+
+
+def _is_galera(variables: dict[str, str]) -> bool:
+    return variables.get("wsrep_on", "OFF").upper() == "ON"
 
 
 def _refusals(variables: dict[str, str]) -> dict[str, str]:
@@ -314,7 +335,7 @@ def _refusals(variables: dict[str, str]) -> dict[str, str]:
         refused |= dict.fromkeys(
             ("row_lock", "lease", "advisory"), "binlog_format=STATEMENT lets nothing be written at READ COMMITTED: set ROW"
         )
-    if variables.get("wsrep_on", "OFF").upper() == "ON":
+    if _is_galera(variables):
         node = "this is a Galera node, and GET_LOCK holds on one node alone"
         refused["advisory"] = f"{node}: use the lease form, by a column of the role LockedUntil"
         refused["fifo"] = f"{node}: leave fifo out, or use a server that is no cluster"
@@ -327,3 +348,8 @@ def _is_asyncmy(raw: object) -> bool:
 
 def _text(value: object) -> str:
     return value.decode() if isinstance(value, bytes) else str(value)
+
+
+def _redactor(raw: Any) -> Redactor:
+    """Takes out of a server's text who is logged in: it says so where a privilege is missing."""
+    return Redactor(names=[_text(raw._user or "")])

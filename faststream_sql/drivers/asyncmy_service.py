@@ -26,7 +26,7 @@ class AsyncmySessions:
 
     def __init__(self, command_timeout: float) -> None:
         self._command_timeout = command_timeout
-        self._limits: tuple[int, int | None] | None = None
+        self._limits: tuple[int | None, int | None] | None = None
 
     async def session(self, raw: Any) -> AsyncmyConnection:
         session = AsyncmyConnection(raw, self._command_timeout)

@@ -1,50 +1,40 @@
-"""asyncpg's pool before servers that are wedged, away or unwilling: everything ends in time, and no error holds a credential."""
+"""The pools of servers before ones that are wedged or away: everything ends in time, and leaves nothing behind."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
-import socket
-import time
-import traceback
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager
-from pathlib import Path
+from collections.abc import AsyncIterator, Awaitable, Callable
 from urllib.parse import urlsplit
 
-import asyncpg
 import pytest
 
-from faststream_sql.drivers import open_pool
-from faststream_sql.drivers.base import Pool, Use
-from faststream_sql.drivers.url import parse_url
+from faststream_sql.drivers.base import Use
 from faststream_sql.errors import ClosedError, ConnectionLostError, PoolTimeoutError, UnavailableError
 from tests.cancellation import Moment, cancelled_at
+from tests.drivers.pools import CANARY, COMMAND, SCHEMES, assert_no_credential, pool_of, within
 from tests.fault_proxy import FaultProxy, fault_proxy, silent_server
-from tests.servers import PrivatePostgres, ServerUnavailableError, skip_without
+from tests.waiting import until
 
-CANARY = "s3cr3t-CANARY"
-COMMAND = 0.4
-MARGIN = 1.5
-"""What a bound may be exceeded by on a machine under load."""
+PORTS = {"postgres": 5432, "mysql": 3306}
+SLEEP = {"postgres": "SELECT pg_sleep(0.5)", "mysql": "SELECT sleep(0.5)"}
 
 
-def pool_of(url: str, **settings: float) -> Pool:
-    return open_pool(parse_url(url), **{"size": 3, "acquire_timeout": 1.0, "command_timeout": COMMAND, **settings})
-
-
-@asynccontextmanager
-async def within(seconds: float) -> AsyncIterator[None]:
-    started = time.monotonic()
-    yield
-    taken = time.monotonic() - started
-    assert taken < seconds + MARGIN, f"{taken:.2f} s, and {seconds} s are the bound"
+@pytest.fixture(params=[pytest.param(name, marks=getattr(pytest.mark, name)) for name in SCHEMES])
+def database(request: pytest.FixtureRequest) -> str:
+    name: str = request.param
+    return name
 
 
 @pytest.fixture
-async def proxied(postgres_url: str) -> AsyncIterator[tuple[FaultProxy, str]]:
-    at = urlsplit(postgres_url)
-    async with fault_proxy(at.hostname or "", at.port or 5432) as (proxy, port):
+def url(database: str, request: pytest.FixtureRequest) -> str:
+    found: str = request.getfixturevalue(f"{database}_url")
+    return found
+
+
+@pytest.fixture
+async def proxied(database: str, url: str) -> AsyncIterator[tuple[FaultProxy, str]]:
+    at = urlsplit(url)
+    async with fault_proxy(at.hostname or "", at.port or PORTS[database]) as (proxy, port):
         credentials, _, _ = at.netloc.rpartition("@")
         yield proxy, at._replace(netloc=f"{credentials}@127.0.0.1:{port}").geturl()
 
@@ -52,9 +42,10 @@ async def proxied(postgres_url: str) -> AsyncIterator[tuple[FaultProxy, str]]:
 # --- a server that never answers ---------------------------------------------------------------------------------------------------------
 
 
-async def test_a_server_that_accepts_and_never_answers() -> None:
+@pytest.mark.parametrize("scheme", SCHEMES.values())
+async def test_a_server_that_accepts_and_never_answers(scheme: str) -> None:
     async with silent_server() as port:
-        pool = pool_of(f"postgresql://bob:{CANARY}@127.0.0.1:{port}/app?connect_timeout=0.3")
+        pool = pool_of(f"{scheme}://bob:{CANARY}@127.0.0.1:{port}/app?connect_timeout=0.3")
         async with within(0.3):
             with pytest.raises(UnavailableError, match="no answer in time") as caught:
                 await pool.open()
@@ -63,9 +54,10 @@ async def test_a_server_that_accepts_and_never_answers() -> None:
             await pool.close(5.0)
 
 
-async def test_a_connect_that_is_cancelled_and_a_pool_that_is_closed_meanwhile() -> None:
+@pytest.mark.parametrize("scheme", SCHEMES.values())
+async def test_a_connect_that_is_cancelled_and_a_pool_that_is_closed_meanwhile(scheme: str) -> None:
     async with silent_server() as port:
-        pool = pool_of(f"postgresql://bob@127.0.0.1:{port}/app?connect_timeout=20")
+        pool = pool_of(f"{scheme}://bob@127.0.0.1:{port}/app?connect_timeout=20")
         opening = asyncio.create_task(pool.open())
         await asyncio.sleep(0.05)
         async with within(0.0):
@@ -83,7 +75,7 @@ async def test_a_session_that_goes_silent(proxied: tuple[FaultProxy, str], ways:
     await pool.open()
     proxy.stall(*ways)
     async with within(COMMAND):
-        with pytest.raises(ConnectionLostError, match="did not answer in time"):
+        with pytest.raises(ConnectionLostError, match="did not answer in"):
             async with pool.connection(Use.STATEMENT, "test") as connection:
                 await connection.fetch("SELECT 1")
     proxy.resume()
@@ -124,6 +116,25 @@ async def test_a_cancel_on_a_silent_session_is_bounded(proxied: tuple[FaultProxy
     await pool.close(1.0)
 
 
+async def test_a_cancel_while_a_long_statement_is_on_its_way_out(proxied: tuple[FaultProxy, str]) -> None:
+    """What was not sent must not keep the socket open until a silent host takes it."""
+    proxy, url = proxied
+    pool = pool_of(url, command_timeout=30.0)
+    await pool.open()
+    proxy.stall()
+    connection = await pool.acquire(Use.STATEMENT, "test")
+    running = asyncio.create_task(connection.fetch("SELECT 1 -- " + "x" * 8_000_000))
+    await asyncio.sleep(0.05)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    await pool.release(connection)
+    proxy.resume()
+    await until(lambda: not proxy.open)
+    assert proxy.passed["up"] < 8_000_000, "the rest of the statement was dropped, not sent"
+    await pool.close(1.0)
+
+
 async def test_a_close_is_bounded_while_sessions_are_silent(proxied: tuple[FaultProxy, str]) -> None:
     proxy, url = proxied
     pool = pool_of(url, command_timeout=30.0)
@@ -158,12 +169,12 @@ async def test_a_release_in_a_transaction_on_a_silent_session_is_bounded(proxied
     await pool.close(1.0)
 
 
-async def test_a_reset_connection_costs_its_statement_alone(proxied: tuple[FaultProxy, str]) -> None:
+async def test_a_reset_connection_costs_its_statement_alone(database: str, proxied: tuple[FaultProxy, str]) -> None:
     proxy, url = proxied
     pool = pool_of(url)
     await pool.open()
     async with pool.connection(Use.STATEMENT, "test") as connection:
-        running = asyncio.create_task(connection.fetch("SELECT pg_sleep(0.5)"))
+        running = asyncio.create_task(connection.fetch(SLEEP[database]))
         await asyncio.sleep(0.05)
         proxy.cut()
         with pytest.raises(ConnectionLostError):
@@ -188,8 +199,8 @@ async def test_an_answer_that_stops_in_the_middle(proxied: tuple[FaultProxy, str
     await pool.close(1.0)
 
 
-async def test_waiters_are_told_who_holds_what(postgres_url: str) -> None:
-    pool = pool_of(postgres_url, size=2, acquire_timeout=0.3, command_timeout=30.0)
+async def test_waiters_are_told_who_holds_what(url: str) -> None:
+    pool = pool_of(url, size=2, acquire_timeout=0.3, command_timeout=30.0)
     await pool.open()
     held = [await pool.acquire(Use.STATEMENT, f"publish {n}") for n in range(2)]
     async with within(0.3):
@@ -197,118 +208,6 @@ async def test_waiters_are_told_who_holds_what(postgres_url: str) -> None:
             await pool.acquire(Use.STATEMENT, "test")
     for connection in held:
         await pool.release(connection)
-    await pool.close(1.0)
-
-
-# --- connections that cannot be made ------------------------------------------------------------------------------------------------------
-
-
-def everything_in(error: BaseException) -> str:
-    """All that any report of the error could show: its texts, those of its causes and contexts, and the locals that come along."""
-    texts: list[str] = []
-    seen: set[int] = set()
-    left: list[BaseException | None] = [error]
-    while left:
-        one = left.pop()
-        if one is None or id(one) in seen:
-            continue
-        seen.add(id(one))
-        texts += [str(one), repr(one), repr(one.args), repr(vars(one))]
-        left += [one.__cause__, one.__context__]
-    report = traceback.TracebackException.from_exception(error, capture_locals=True)
-    for part in (frame for one in reports(report) for frame in one.stack):
-        if part.filename != __file__:  # the test's own frames hold the credential that it looks for
-            texts += [f"{part.name}: {name} = {value}" for name, value in (part.locals or {}).items()]
-    return "\n".join([*texts, *traceback.format_exception(error)])
-
-
-def reports(report: traceback.TracebackException | None) -> list[traceback.TracebackException]:
-    return [] if report is None else [report, *reports(report.__cause__), *reports(report.__context__)]
-
-
-def assert_no_credential(error: BaseException, *secrets: str) -> None:
-    found = everything_in(error)
-    for secret in secrets:
-        assert secret not in found, found
-
-
-async def failure_of(url: str) -> UnavailableError:
-    pool = pool_of(url)
-    with pytest.raises(UnavailableError) as caught:
-        await pool.open()
-    await pool.close(1.0)
-    return caught.value
-
-
-def unused_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
-async def test_a_refused_port(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.DEBUG)
-    port = unused_port()
-    error = await failure_of(f"postgresql://bob_canary:{CANARY}@127.0.0.1:{port}/app")
-    assert_no_credential(error, "bob_canary", CANARY)
-    assert f"127.0.0.1:{port}" in str(error)
-    assert CANARY not in caplog.text
-
-
-async def test_a_name_that_leads_nowhere(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.DEBUG)
-    error = await failure_of(f"postgresql://bob_canary:{CANARY}@no-such-host.invalid/app")
-    assert_no_credential(error, "bob_canary", CANARY)
-    assert "no-such-host.invalid" in str(error)
-    assert CANARY not in caplog.text
-
-
-@pytest.fixture(scope="module")
-def password_server() -> Iterator[PrivatePostgres]:
-    """A server that asks for passwords: a role per method, each with the password `right`."""
-    try:
-        with PrivatePostgres() as server:
-            path, rules = asyncio.run(_ask_for_passwords(server))
-            Path(path).write_text(rules)
-            server.restart()
-            yield server
-    except ServerUnavailableError as error:
-        skip_without(error)
-
-
-async def _ask_for_passwords(server: PrivatePostgres) -> tuple[str, str]:
-    connection = await asyncpg.connect(server.url())
-    try:
-        for method in ("md5", "scram-sha-256"):
-            await connection.execute(f"SET password_encryption = '{method}'; CREATE ROLE \"bob-{method}\" LOGIN PASSWORD 'right'")
-        path = await connection.fetchval("SHOW hba_file")
-        administrator = await connection.fetchval("SELECT current_user")
-        rules = [f'host all "bob-{method}" 127.0.0.1/32 {method}' for method in ("md5", "scram-sha-256")]
-        return path, "\n".join([*rules, f'host all "{administrator}" 127.0.0.1/32 trust', ""])
-    finally:
-        await connection.close()
-
-
-@pytest.mark.postgres
-@pytest.mark.parametrize("method", ["md5", "scram-sha-256"])
-async def test_passwords(password_server: PrivatePostgres, method: str, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.DEBUG)
-    at = urlsplit(password_server.url("postgres"))
-    where = f"{at.hostname}:{at.port}"
-    wrong = await failure_of(f"postgresql://bob-{method}:{CANARY}@{where}/postgres")
-    assert wrong.code == "28P01"
-    nobody = await failure_of(f"postgresql://nobody-canary:{CANARY}@{where}/postgres")
-    assert nobody.code == "28000"
-    nowhere = await failure_of(f"postgresql://bob-{method}:right@{where}/no_such_database")
-    assert nowhere.code == "3D000"
-    for error in (wrong, nobody, nowhere):
-        assert_no_credential(error, f"bob-{method}", "nobody-canary", CANARY, ":right@")
-        assert where in str(error)
-    assert "no_such_database" in str(nowhere)
-    assert CANARY not in caplog.text
-    pool = pool_of(f"postgresql://bob-{method}:right@{where}/postgres")
-    await pool.open()
     await pool.close(1.0)
 
 
@@ -328,8 +227,8 @@ async def test_the_server_watches_over_sessions(postgres_url: str) -> None:
 
 
 @pytest.mark.parametrize("moment", ["waiting", "woken"])
-async def test_a_release_that_is_cancelled_leaves_nothing_behind(postgres_url: str, moment: Moment) -> None:
-    pool = pool_of(postgres_url, size=1, command_timeout=10.0)
+async def test_a_release_that_is_cancelled_leaves_nothing_behind(url: str, moment: Moment) -> None:
+    pool = pool_of(url, size=1, command_timeout=10.0)
     await pool.open()
     for place in (1, 2):
         connection = await pool.acquire(Use.STATEMENT, "test")
@@ -343,10 +242,10 @@ async def test_a_release_that_is_cancelled_leaves_nothing_behind(postgres_url: s
 
 
 @pytest.mark.parametrize("moment", ["waiting", "woken"])
-async def test_a_close_that_is_cancelled_leaves_no_session(postgres_url: str, moment: Moment) -> None:
+async def test_a_close_that_is_cancelled_leaves_no_session(url: str, moment: Moment) -> None:
     """The fixture looks for sessions that are left."""
     for place in range(1, 8):
-        pool = pool_of(postgres_url)
+        pool = pool_of(url)
         await pool.open()
         connections = [await pool.acquire(Use.STATEMENT, "test") for _ in range(2)]
         await pool.release(connections[0])
