@@ -167,7 +167,7 @@ class AsyncmyConnection:
         raw = self._raw
         begin, self._begin = self._begin, ""
         sql = begin.encode() + sql
-        if self.most_bytes is not None and len(sql) >= self.most_bytes:
+        if self.most_bytes is not None and len(sql) + 1 >= self.most_bytes:  # a packet has a byte before the text
             msg = f"a statement of {len(sql)} bytes is longer than the server's max_allowed_packet of {self.most_bytes}"
             raise DataError(msg)
         results: list[Any] = []

@@ -11,9 +11,9 @@ from contextlib import asynccontextmanager
 import pytest
 
 from faststream_sql.drivers import open_pool
-from faststream_sql.drivers.base import Pool
+from faststream_sql.drivers.base import Connection, Pool, Use
 from faststream_sql.drivers.url import parse_url
-from faststream_sql.errors import UnavailableError
+from faststream_sql.errors import DatabaseError, UnavailableError
 
 CANARY = "s3cr3t-CANARY"
 COMMAND = 0.4
@@ -33,6 +33,33 @@ async def within(seconds: float) -> AsyncIterator[None]:
     yield
     taken = time.monotonic() - started
     assert taken < seconds + MARGIN, f"{taken:.2f} s, and {seconds} s are the bound"
+
+
+@asynccontextmanager
+async def opened(url: str, *, command_timeout: float = 10.0, size: int = 4) -> AsyncIterator[Pool]:
+    pool = open_pool(parse_url(url), size=size, acquire_timeout=5.0, command_timeout=command_timeout)
+    await pool.open()
+    try:
+        yield pool
+    finally:
+        await pool.close(1.0)
+
+
+async def fails(connection: Connection, text: str, *args: object) -> DatabaseError:
+    with pytest.raises(DatabaseError) as caught:
+        await connection.fetch(text, args)
+    return caught.value
+
+
+async def works(pool: Pool) -> None:
+    async with pool.connection(Use.STATEMENT, "test") as connection:
+        assert [tuple(row) for row in await connection.fetch("SELECT 1")] == [(1,)]
+
+
+@asynccontextmanager
+async def two(pool: Pool) -> AsyncIterator[tuple[Connection, Connection]]:
+    async with pool.connection(Use.STATEMENT, "first") as first, pool.connection(Use.STATEMENT, "second") as second:
+        yield first, second
 
 
 def unused_port() -> int:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
 from faststream_sql.drivers import open_pool
-from faststream_sql.drivers.base import Connection, Pool, Use
+from faststream_sql.drivers.base import Pool, Use
 from faststream_sql.drivers.url import parse_url
 from faststream_sql.errors import (
     ConnectionLostError,
@@ -24,28 +23,7 @@ from faststream_sql.errors import (
     TransientError,
     UnavailableError,
 )
-
-
-@asynccontextmanager
-async def opened(url: str, *, command_timeout: float = 10.0) -> AsyncIterator[Pool]:
-    pool = open_pool(parse_url(url), size=4, acquire_timeout=5.0, command_timeout=command_timeout)
-    await pool.open()
-    try:
-        yield pool
-    finally:
-        await pool.close(1.0)
-
-
-async def fails(connection: Connection, text: str, *args: object) -> DatabaseError:
-    with pytest.raises(DatabaseError) as caught:
-        await connection.fetch(text, args)
-    return caught.value
-
-
-async def works(pool: Pool) -> None:
-    async with pool.connection(Use.STATEMENT, "test") as connection:
-        assert [tuple(row) for row in await connection.fetch("SELECT 1")] == [(1,)]
-
+from tests.drivers.pools import fails, opened, two, works
 
 # --- Postgres -----------------------------------------------------------------------------------------------------------------------------
 
@@ -60,12 +38,6 @@ async def postgres(postgres_url: str) -> AsyncIterator[Pool]:
             )
         yield pool
         await works(pool)
-
-
-@asynccontextmanager
-async def two(pool: Pool) -> AsyncIterator[tuple[Connection, Connection]]:
-    async with pool.connection(Use.STATEMENT, "first") as first, pool.connection(Use.STATEMENT, "second") as second:
-        yield first, second
 
 
 async def test_deadlock(postgres: Pool) -> None:
