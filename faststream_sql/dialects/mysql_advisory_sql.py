@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from faststream_sql.dialects.mysql_sql import DUE, IN_GROUP
 
-# The inner select has no side effects: it passes over every key that somebody holds, and stops at a few that were free. The outer one tries
-# those in their order and stops at the first that it gets, so that no other lock is taken: a condition on rows that are found in a table of
-# their own is evaluated for one after the other.
+# The inner select has no side effects: it passes over every key that somebody holds, and stops at a few that were free. It reads a column
+# that is in no index, since from the index alone MariaDB would rather walk the whole group than the ranges of its priorities. The outer one
+# tries those keys in their order and stops at the first that it gets, so that no other lock is taken: a condition on rows that lie in a
+# table of their own is evaluated for one after the other.
 LOCK = (
     """
 SELECT c.held_key, c.id FROM (
-  SELECT {key} AS held_key, t.{id} AS id FROM {table} AS t {walk}
+  SELECT {key} AS held_key, t.{id} AS id, t.{payload} IS NULL AS unused FROM {table} AS t {walk}
   WHERE IS_FREE_LOCK({key}) = 1"""
     + IN_GROUP
     + """<due>

@@ -120,16 +120,22 @@ async def test_a_claim_walks_its_index(table: QueueTable, analyzed: bool, connec
             assert step["type"] in {"ref", "range", "const", "eq_ref"}, (text, step)
             assert "filesort" not in step["extra"], (text, step)
             assert "temporary" not in step["extra"], (text, step)
+            if not table.fifo and statement.purpose == "claim":
+                # from the index alone, the planner would rather walk a large group than the ranges of its priorities
+                assert "Using index" not in step["extra"].split("; "), (text, step)
         read, found = await rows_read(connection, text, args)
         assert found, text
         assert read <= FEW, text
     await connection.fetch("SELECT RELEASE_ALL_LOCKS()")
 
 
+@pytest.mark.parametrize("analyzed", [False, True], ids=["", "analyzed"])
 @pytest.mark.parametrize("table", [table for table in tables() if table.priority and not table.fifo], ids=describe)
-async def test_rows_of_a_better_priority_that_are_not_due_cost_nothing(table: QueueTable, connection: Connection) -> None:
+async def test_rows_of_a_better_priority_that_are_not_due_cost_nothing(table: QueueTable, analyzed: bool, connection: Connection) -> None:
     due = f"UTC_TIMESTAMP(6) + INTERVAL IF(n < {ROWS // 2}, 1, -1) HOUR"
     await fill(connection, table, priority=f"IF(n < {ROWS // 2}, 0, 1 + n % 9)", retry_after=due)
+    if analyzed:
+        await connection.fetch("ANALYZE TABLE jobs")
     for statement in claims_of(table):
         read, found = await rows_read(connection, *statement.bind(values(*range(10))))
         assert found
