@@ -34,6 +34,8 @@ class ColumnTypes:
     """How an id is bound: `native`, or `text` for a UUID that the database keeps as text."""
     claim_index: str | None = None
     """The name of the index that serves the claim; None where there is none."""
+    warnings: tuple[str, ...] = ()
+    """What the service's operator should hear of these columns at start."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,14 @@ _INTEGERS = {"tinyint": 2**7 - 1, "smallint": 2**15 - 1, "mediumint": 2**23 - 1,
 _TEXTS = ("char", "varchar", "tinytext", "text", "mediumtext", "longtext")
 _BINARIES = ("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob")
 _TIME = re.compile(r"datetime(?:\((\d)\))?")
+_SMALL = {"tinyblob": 2**8 - 1, "tinytext": 2**8 - 1, "blob": 2**16 - 1, "text": 2**16 - 1}
+"""The types of a payload that take fewer bytes than a message may well have."""
+_CHARSETS = {
+    "group": ("utf8mb4", "ascii"),  # others are compared with a name by way of a conversion, and the index is left out
+    "partition_key": ("utf8mb4", "ascii"),
+    "headers": ("utf8mb4",),
+    "payload": ("utf8mb4",),
+}
 _RECOMMENDED = {
     "group": "varchar(191) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL",
     "priority": "int NOT NULL DEFAULT 0",
@@ -61,6 +69,7 @@ def judge_types(table: QueueTable, facts: Sequence[ColumnFacts], claim_index: st
         headers=_body(found["headers"].type) if "headers" in found else "text",
         id_form="text" if table.id_type is UUID else "native",
         claim_index=claim_index,
+        warnings=_warnings(table, found["payload"]) if "payload" in found else (),
     )
 
 
@@ -114,8 +123,29 @@ def _body(kind: str) -> str:
     return "binary" if plain in _BINARIES else "json" if plain == "json" else "text"
 
 
-def _modify(table: QueueTable, role: str, fact: ColumnFacts) -> str:
-    return f"ALTER TABLE {table.qualified_name} MODIFY {quote(fact.name)} {_RECOMMENDED.get(role, fact.type)}"
+def _modify(table: QueueTable, role: str, fact: ColumnFacts, kind: str | None = None) -> str:
+    name = f"{quote(table.schema)}.{quote(table.name)}" if table.schema else quote(table.name)
+    return f"ALTER TABLE {name} MODIFY {quote(fact.name)} {kind or _RECOMMENDED.get(role, fact.type)}"
+
+
+def _where(table: QueueTable, role: str, fact: ColumnFacts) -> str:
+    return f"column {fact.name!r} ({role}) of table {table.qualified_name!r}"
+
+
+def _warnings(table: QueueTable, payload: ColumnFacts) -> tuple[str, ...]:
+    most = _SMALL.get(_plain(payload.type))
+    if most is None:
+        return ()
+    larger = "longblob" if _plain(payload.type).endswith("blob") else "longtext CHARACTER SET utf8mb4"
+    mend = _modify(table, "payload", payload, larger + ("" if payload.nullable else " NOT NULL"))
+    where = _where(table, "payload", payload)
+    return (f"{where} is {payload.type}, which takes {most:,} bytes: a longer message cannot be published. To take it: {mend}",)
+
+
+def _charset(fact: ColumnFacts) -> str | None:
+    """The character set of a text column, by its collation; None where the catalogue names none."""
+    words = fact.extra.split()
+    return words[-1].partition("_")[0] if words and _plain(fact.type) in _TEXTS and "_" in words[-1] else None
 
 
 def _judge(table: QueueTable, role: str, fact: ColumnFacts) -> None:
@@ -132,8 +162,12 @@ def _judge(table: QueueTable, role: str, fact: ColumnFacts) -> None:
     if role in allowed and plain not in allowed[role]:
         raise refuse_type(table, role, fact, " or ".join(allowed[role]), _modify(table, role, fact))
     if "on update" in fact.extra.lower():
-        where = f"column {fact.name!r} ({role}) of table {table.qualified_name!r}"
-        msg = f"{where} changes by itself ({fact.extra}): {_modify(table, role, fact)}"
+        msg = f"{_where(table, role, fact)} changes by itself ({fact.extra}): {_modify(table, role, fact)}"
+        raise SchemaError(msg)
+    charset = _charset(fact)
+    if charset is not None and charset not in _CHARSETS.get(role, (charset,)):
+        mend = _modify(table, role, fact, f"{fact.type} CHARACTER SET utf8mb4" + ("" if fact.nullable else " NOT NULL"))
+        msg = f"{_where(table, role, fact)} is of the character set {charset}, in which not every text can be written: {mend}"
         raise SchemaError(msg)
 
 
@@ -145,7 +179,7 @@ def _time(table: QueueTable, role: str, fact: ColumnFacts) -> TimeCodec:
     codec = TimeCodec(TimeKind.NAIVE_UTC, int(match[1] or 0))
     if role == "locked_until" and codec.digits < 3 and table.attempt is None:
         msg = (
-            f"column {fact.name!r} (locked_until) of table {table.qualified_name!r} is {fact.type}: two claims could write one expiry, "
+            f"{_where(table, role, fact)} is {fact.type}: two claims could write one expiry, "
             f"and the table has no Attempt to tell them apart. {_modify(table, role, fact)}"
         )
         raise SchemaError(msg)

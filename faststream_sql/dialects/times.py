@@ -45,7 +45,9 @@ class TimeCodec:
         return moment.replace(microsecond=moment.microsecond // step * step)
 
     def encode(self, moment: datetime) -> object:
-        """The value to bind for an aware moment."""
+        """The value to bind for an aware moment, cut to what the column keeps: databases differ in whether they round."""
+        if self.digits < 6:
+            moment = self.floor(moment)
         match self.kind:
             case TimeKind.AWARE:
                 return moment
