@@ -182,6 +182,14 @@ class Engine:
             )
         return found
 
+    async def open_table_anew(self, table: QueueTable, who: str) -> OpenTable:
+        """The table as it is now, where it may have changed since it was opened. Raises SchemaError."""
+        before = self._tables.pop(table, None)
+        found = await self.open_table(table, who, "claim")
+        if before is not None:
+            found.expiries = before.expiries  # which remember what they have given out
+        return found
+
     def lease_lost(self, delivery: Delivery) -> None:
         """A row was found to be no longer its delivery's own: log it, and call the hook."""
         text = f"row {delivery.row_id!r} of {delivery.group!r}, attempt {delivery.attempt}, is no longer ours: its settlement is void"

@@ -9,7 +9,7 @@ import asyncio
 import logging
 import random
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from faststream_sql.engine.delivery import Delivery, settled_by
@@ -58,8 +58,12 @@ class Source(Protocol):
 class ClaimLoop:
     """Claims with patience: faults are waited out and logged once a minute, never raised."""
 
-    def __init__(self, context: Context, form: Form, wakeup: Wakeup, poll_seconds: float) -> None:
+    def __init__(
+        self, context: Context, form: Form, wakeup: Wakeup, poll_seconds: float, look_again: Callable[[], Awaitable[bool]]
+    ) -> None:
+        """`look_again` is called where a statement does not fit the table, and answers whether the next one may."""
         self._context = context
+        self._look_again = look_again
         self._form = form
         self._wakeup = wakeup
         self._poll = poll_seconds
@@ -90,16 +94,30 @@ class ClaimLoop:
             self._complain(logging.WARNING, error)
             self.hungry = True
             return []
+        except StatementError as error:
+            return await self._fit(error)
         except SQLBrokerError as error:
             if isinstance(error, ClosedError):
                 raise
-            longest = SCHEMA_PAUSE_SECONDS if isinstance(error, StatementError) else LONGEST_PAUSE_SECONDS
-            return await self._wait_out(logging.ERROR, error, longest)
+            return await self._wait_out(logging.ERROR, error, LONGEST_PAUSE_SECONDS)
         self._rivals = 0
         if self._logged_at is not None:
             self._context.log(logging.INFO, f"{self._context.name!r} claims again")
         self._pause, self._logged_at = FIRST_PAUSE_SECONDS, None
         return deliveries
+
+    async def _fit(self, error: StatementError) -> list[Delivery]:
+        """The table is not what it was: go on with what it is now, or wait until it is mended."""
+        told: SQLBrokerError = error
+        try:
+            if await self._look_again():
+                self.hungry = True
+                return []
+        except ClosedError:
+            raise
+        except SQLBrokerError as found:
+            told = found
+        return await self._wait_out(logging.ERROR, told, SCHEMA_PAUSE_SECONDS)
 
     async def _wait_out(self, level: int, error: SQLBrokerError, longest_seconds: float) -> list[Delivery]:
         self._complain(level, error)

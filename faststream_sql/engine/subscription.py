@@ -28,7 +28,7 @@ from faststream_sql.engine.startup import check_limit, check_server, index_warni
 from faststream_sql.engine.tables import OpenTable
 from faststream_sql.engine.wakeup import Wakeup
 from faststream_sql.engine.worker import Deliver, Handling, Workers
-from faststream_sql.errors import ClosedError, DeclarationError
+from faststream_sql.errors import ClosedError, DeclarationError, StatementError
 from faststream_sql.table.table import QueueTable
 
 if TYPE_CHECKING:
@@ -54,6 +54,7 @@ class Subscription:
         self._form: Form | None = None
         self._wakeup: Wakeup | None = None
         self._context: Context | None = None
+        self._opened: OpenTable | None = None
         self._renewer: asyncio.Task[None] | None = None  # of rows that were asked for one by one
         self._starts = 0
 
@@ -85,7 +86,7 @@ class Subscription:
         if turn != self._starts or self._context is None or self._wakeup is None:
             return  # stopped while it started
         context, wakeup, options = self._context, self._wakeup, self.options
-        claims = ClaimLoop(context, form, wakeup, self._poll_seconds())
+        claims = ClaimLoop(context, form, wakeup, self._poll_seconds(), self._look_again)
         source: Source
         if form.claims_ahead:
             prefetch = options.max_workers if options.prefetch is None else options.prefetch
@@ -150,6 +151,33 @@ class Subscription:
         await engine.listen(table)
         engine.wakeups.add(table, context.group, wakeup)
         self._context, self._wakeup, self._form = context, wakeup, form
+        self._opened = opened
+
+    async def _look_again(self) -> bool:
+        """A statement does not fit any more: go on with statements for the table as it is now. Whether anything about it is new.
+
+        Raises SchemaError, with what is missing, for a table that cannot serve any more.
+        """
+        engine, form, before = self._engine, self._form, self._opened
+        who = f"subscription {self.name!r}"
+        if form is None or before is None or self._context is None:
+            return False
+        opened = self._opened = await engine.open_table_anew(self.table, who)
+        if (opened.types, opened.indexes) == (before.types, before.indexes):
+            return False
+        dead = self._context.dead.table if self._context.dead else None
+        match form:
+            case LeaseForm():
+                form.restate(engine.dialect.lease(self.table, opened.types, dead))
+            case RowLockForm():
+                form.restate(engine.dialect.row_lock(self.table, opened.types, dead))
+            case AdvisoryForm():
+                form.restate(engine.dialect.advisory(self.table, opened.types, dead))
+            case _:
+                return False
+        text = index_warning(engine.dialect, self.table, opened.indexes, who)
+        engine.log(logging.WARNING, text or f"{who}: the table has changed, and is read as it is now")
+        return True
 
     async def _make_form(self, context: Context, opened: OpenTable, dead: OpenTable | None, who: str) -> Form:
         dialect, table = self._engine.dialect, self.table
@@ -251,7 +279,7 @@ class Subscription:
         ends = clock.monotonic() + timeout_seconds
         while self._wakeup is wakeup:
             wakeup.clear()
-            found = await form.claim(1)
+            found = await self._claim_by_hand(form)
             if found:
                 self._renew_by_hand(form)
                 return found[0]
@@ -260,6 +288,14 @@ class Subscription:
                 return None
             await wakeup.wait(min(left, self._poll_seconds()))
         return None
+
+    async def _claim_by_hand(self, form: Form) -> list[Delivery]:
+        try:
+            return await patiently(lambda: form.claim(1), self._engine.clock)
+        except StatementError:
+            if not await self._look_again():
+                raise
+            return await form.claim(1)
 
     def _renew_by_hand(self, form: Form) -> None:
         """Workers renew what is held; without them nobody would."""

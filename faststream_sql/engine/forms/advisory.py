@@ -48,19 +48,23 @@ class AdvisoryForm:
     def __init__(self, context: Context, statements: AdvisoryStatements, keys: set[object] | None, limits: str) -> None:
         """`limits` are the settings of the server that may end a session, in words."""
         self._context = context
-        self._statements = statements
         self._limits = limits
         self._keys = keys
         self._reader = RowReader(context.table, statements.claimed, context.group, queue=context.name, counters=context.counters)
         self._id = 1 + statements.claimed.index("id")
-        claim = statements.claim
-        self._claiming = claim if isinstance(claim, LockThenTake) else Claim(claim, self._id)
         self._warm: list[Connection] = []  # sessions that hold no key
         self._held: set[Delivery] = set()
-        self._lookout = Lookout(context, statements.probe)
+        self.restate(statements)
         self._found = False  # whether the last look for a free key found one
         self._closing = False
         self._holder = f"delivery of {context.name!r}"
+
+    def restate(self, statements: AdvisoryStatements) -> None:
+        """Work by these statements from now on: an index that the others named may be gone."""
+        claim = statements.claim
+        self._statements = statements
+        self._claiming = claim if isinstance(claim, LockThenTake) else Claim(claim, self._id)
+        self._lookout = Lookout(self._context, statements.probe)
 
     # --- claim -----------------------------------------------------------------------------------------------------------------------
 

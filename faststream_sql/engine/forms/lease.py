@@ -37,12 +37,10 @@ class LeaseForm:
     def __init__(self, context: Context, statements: LeaseStatements, lease_seconds: int, *, settle_together: int) -> None:
         """`settle_together` is how many settlements go out as one statement at most."""
         self._context = context
-        self._statements = statements
         self._lease = lease_seconds
         self.renew_every_seconds: float | None = lease_seconds / 2
-        self._claim = Claim(statements.claim, 0)
         self._reader = RowReader(context.table, statements.claimed, context.group, queue=context.name, counters=context.counters)
-        self._lookout = Lookout(context, statements.probe)
+        self.restate(statements)
         self._held: set[Delivery] = set()
         expiries = context.table.expiries
         if expiries is None:
@@ -56,6 +54,12 @@ class LeaseForm:
         self._bury = Settler(context, "dead letter", None, statements.bury, most=settle_together) if statements.bury else None
         # A renewal that waits for long is of no use: it gives up early, and is tried again.
         self._renew_timeout = min(context.command_timeout, lease_seconds / 4)
+
+    def restate(self, statements: LeaseStatements) -> None:
+        """Claim by these statements from now on: an index that the others named may be gone."""
+        self._statements = statements
+        self._claim = Claim(statements.claim, 0)
+        self._lookout = Lookout(self._context, statements.probe)
 
     async def claim(self, limit: int) -> list[Delivery]:
         context = self._context

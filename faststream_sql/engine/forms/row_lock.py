@@ -32,15 +32,19 @@ class RowLockForm:
     def __init__(self, context: Context, statements: RowLockStatements, limits: str) -> None:
         """`limits` are the settings of the server that may end a session, in words."""
         self._context = context
-        self._statements = statements
         self._limits = limits
         self._reader = RowReader(context.table, statements.claimed, context.group, queue=context.name, counters=context.counters)
-        self._lookout = Lookout(context, statements.probe)
+        self.restate(statements)
         self._isolation = context.table.table.isolation
         self._warm: list[Connection] = []  # each in a transaction that has done nothing yet
         self._held: set[Delivery] = set()
         self._closing = False
         self._holder = f"delivery of {context.name!r}"
+
+    def restate(self, statements: RowLockStatements) -> None:
+        """Work by these statements from now on: an index that the others named may be gone."""
+        self._statements = statements
+        self._lookout = Lookout(self._context, statements.probe)
 
     async def claim(self, limit: int) -> list[Delivery]:
         """Take one row, whatever the limit."""
