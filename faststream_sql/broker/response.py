@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from faststream.response import PublishCommand, PublishType, Response
+from faststream.response import BatchPublishCommand, PublishCommand, PublishType, Response
 from typing_extensions import override
 
 from faststream_sql.broker._faststream import SendableMessage
@@ -74,21 +74,41 @@ class SQLPublishCommand(PublishCommand):
         return f"{type(self).__name__}(queue={self.destination!r}, correlation_id={self.correlation_id!r})"
 
 
-class SQLBatchPublishCommand(SQLPublishCommand):
-    """A batch: its bodies are a tuple, in which None is a body like any other."""
+class SQLBatchPublishCommand(SQLPublishCommand, BatchPublishCommand):
+    """A batch: a body and `extra_bodies`, as FastStream's middlewares know it. None, 0 and the like are bodies like any other."""
 
-    def __init__(self, messages: tuple[SendableMessage, ...], **options: Any) -> None:
+    def __init__(self, messages: Sequence[SendableMessage], **options: Any) -> None:
         super().__init__(None, **options)
-        self._bodies = messages
+        self.batch_bodies = tuple(messages)
 
     @property
     @override
     def batch_bodies(self) -> tuple[Any, ...]:
-        return self._bodies
+        return () if self._empty else (self.body, *self.extra_bodies)
 
     @batch_bodies.setter
-    def batch_bodies(self, bodies: tuple[Any, ...]) -> None:
-        self._bodies = tuple(bodies)
+    def batch_bodies(self, bodies: Sequence[Any]) -> None:
+        self._empty = not bodies
+        self.body = bodies[0] if bodies else None
+        self.extra_bodies = tuple(bodies[1:])
+
+    @classmethod
+    @override
+    def from_cmd(cls, cmd: PublishCommand, *, batch: bool = False) -> SQLBatchPublishCommand:
+        """This command, or one made of another: of its bodies, or with `batch` of the items of its body, where that is a list."""
+        if isinstance(cmd, cls):
+            return cmd
+        bodies: Sequence[Any] = cmd.batch_bodies
+        if batch and isinstance(cmd.body, Sequence) and not isinstance(cmd.body, (str, bytes)):
+            bodies = cmd.body
+        return cls(
+            bodies,
+            queue=cmd.destination,
+            reply_to=cmd.reply_to,
+            headers=cmd.headers,
+            correlation_id=cmd.correlation_id,
+            _publish_type=cmd.publish_type,
+        )
 
 
 class SQLResponse(Response):

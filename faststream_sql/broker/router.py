@@ -18,6 +18,7 @@ from faststream_sql.broker._faststream import (
     Registrator,
     SendableMessage,
     SubscriberRoute,
+    UnderlyingDriverAnnotations,
 )
 from faststream_sql.broker.config import SQLBrokerConfig
 from faststream_sql.broker.registrator import SQLRegistrator
@@ -132,6 +133,7 @@ class SQLRouter(SQLRegistrator, BrokerRouter[Delivery, SQLBrokerConfig]):
         decoder: makes the body of a message.
         include_in_schema: whether it stands in the AsyncAPI document.
         ack_policy: of its subscribers that name none.
+        underlying_driver_annotations: classes that no handler of its own may take bare, each with the annotation to use instead.
     """
 
     def __init__(
@@ -147,6 +149,7 @@ class SQLRouter(SQLRegistrator, BrokerRouter[Delivery, SQLBrokerConfig]):
         codec: CodecProto | None = None,
         include_in_schema: bool | None = None,
         ack_policy: AckPolicy = EMPTY,
+        underlying_driver_annotations: UnderlyingDriverAnnotations | None = None,
     ) -> None:
         super().__init__(
             handlers=handlers,
@@ -158,6 +161,7 @@ class SQLRouter(SQLRegistrator, BrokerRouter[Delivery, SQLBrokerConfig]):
                 broker_parser=parser,
                 broker_decoder=decoder,
                 broker_codec=codec,
+                underlying_driver_annotations=underlying_driver_annotations or {},
                 include_in_schema=include_in_schema,
             ),
             routers=routers,
