@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import asyncpg
-import httpx
+import httpx2
 import pytest
 from faststream.asgi import AsgiFastStream, make_ping_asgi
 
@@ -14,13 +14,13 @@ from faststream_sql import SQLBroker
 
 
 @asynccontextmanager
-async def checked(broker: SQLBroker) -> AsyncIterator[httpx.AsyncClient]:
+async def checked(broker: SQLBroker) -> AsyncIterator[httpx2.AsyncClient]:
     app = AsgiFastStream(broker, asgi_routes=[("/health", make_ping_asgi(broker, timeout=5.0))])
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test") as client:
+    async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://test") as client:
         yield client
 
 
-async def health(client: httpx.AsyncClient) -> int:
+async def health(client: httpx2.AsyncClient) -> int:
     return (await client.get("/health")).status_code
 
 

@@ -10,7 +10,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from faststream_sql import SQLBrokerError
@@ -25,7 +25,7 @@ def web(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 @asynccontextmanager
-async def served(app: Any) -> AsyncIterator[httpx.AsyncClient]:
+async def served(app: Any) -> AsyncIterator[httpx2.AsyncClient]:
     """The application as a server runs it: its lifespan around its requests."""
     said: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
     told: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
@@ -35,7 +35,7 @@ async def served(app: Any) -> AsyncIterator[httpx.AsyncClient]:
     if (await said.get())["type"] == "lifespan.startup.failed":
         await life
     try:
-        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test") as client:
+        async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://test") as client:
             yield client
     finally:
         await told.put({"type": "lifespan.shutdown"})
