@@ -175,6 +175,8 @@ class SQLBroker(SQLRegistrator, BrokerUsecase[Delivery, Engine, SQLBrokerConfig]
         self._routes = Routes(table, tables)
         self._connecting: tuple[asyncio.AbstractEventLoop, asyncio.Lock] | None = None
         self._stopped = False
+        self._start_over = asyncio.Event()
+        self._start_over.set()
         self._rows = producer = SQLProducer(routes=self._routes, engine=self.connect, parser=parser, decoder=decoder)
         super().__init__(
             routers=routers,
@@ -268,6 +270,7 @@ class SQLBroker(SQLRegistrator, BrokerUsecase[Delivery, Engine, SQLBrokerConfig]
 
         Raises SchemaError, DeclarationError, NoRouteError, ServerTooOldError, UnavailableError; the broker is then closed again.
         """
+        over = self._start_over = asyncio.Event()
         try:
             engine = await self.connect()
             self._look_for_rivals()
@@ -276,6 +279,12 @@ class SQLBroker(SQLRegistrator, BrokerUsecase[Delivery, Engine, SQLBrokerConfig]
         except BaseException:
             await self.stop()
             raise
+        finally:
+            over.set()
+
+    async def started(self) -> None:
+        """Wait until a start that is under way has ended, well or not. `running` says which."""
+        await self._start_over.wait()
 
     @override
     async def stop(

@@ -144,6 +144,8 @@ class TestSQLBroker(RowsOfTest, TestBroker[SQLBroker, EnterType], broker=SQLBrok
     @asynccontextmanager
     async def _create_ctx(self) -> AsyncGenerator[list[SQLBroker], None]:
         async with AsyncExitStack() as stack:
+            for broker in self.brokers:
+                await broker.started()  # an application serves before its broker has started, and that start must not meet mocks
             self._live = not self.with_real and any(_runs(broker) for broker in self.brokers)
             if self._live:
                 await self._dry_run(stack)

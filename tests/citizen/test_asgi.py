@@ -94,7 +94,7 @@ async def test_a_live_broker_is_tried_out(queue: str, sqlite_url: str) -> None:
         got.append(body)
         return body.upper()
 
-    app = AsgiFastStream(broker, asyncapi_path="/docs", asgi_routes=[("/health", make_ping_asgi(broker, timeout=5.0))])
+    app = AsgiFastStream(broker, asyncapi_path="/docs", asgi_routes=[("/health", make_ping_asgi(broker, timeout=50.0))])
 
     @app.on_startup
     async def schema() -> None:
