@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from faststream_sql.cli.check import check_offline, check_online
+from faststream_sql.cli.ddl import DialectName, print_ddl
 from faststream_sql.cli.output import DONE, FOUND, USAGE, CommandError, say_aside
 from faststream_sql.cli.prepare import check_prepared, write_prepared
 from faststream_sql.cli.schema_file import DEFAULT_FILE
@@ -63,6 +64,17 @@ def prepare(
     """Write the schema of the broker's tables to a file, for `check --offline`."""
     broker = load_broker(target, factory=factory, folder=app_dir)
     raise typer.Exit(check_prepared(broker, url, file) if check else write_prepared(broker, url, file))
+
+
+@app.command()
+def ddl(
+    target: Target,
+    dialect: Annotated[DialectName | None, typer.Option("--dialect", help="The database; the broker's own unless given.")] = None,
+    factory: Factory = False,
+    app_dir: AppDir = HERE,
+) -> None:
+    """Print the tables and indexes that the broker's names lead into, for a migration. No database is asked."""
+    raise typer.Exit(print_ddl(load_broker(target, factory=factory, folder=app_dir), dialect))
 
 
 def run(arguments: Sequence[str]) -> int:
