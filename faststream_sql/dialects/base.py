@@ -221,7 +221,7 @@ class DeadLetterStatements:
     """An operator's statements on the rows of one dead letter group (or one dead letter table). Those that write leave rows in work alone.
 
     They take `:group` (the dead letter group), `:now`, and `:limit`; `requeue` also `:queue`, the group that the rows go back to. Those
-    that write return the ids of the rows that they changed.
+    that write take `:held`, the lock keys of this process where it holds them, and return the ids of the rows that they changed.
     """
 
     listed: Statement

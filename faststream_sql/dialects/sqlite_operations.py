@@ -6,7 +6,7 @@ import json
 
 from faststream_sql.dialects.base import DeadLetterStatements, SelectThenWrite, Statement
 from faststream_sql.dialects.compiler import Compiler
-from faststream_sql.dialects.schema import requeued_columns
+from faststream_sql.dialects.schema import key_expression, requeued_columns
 from faststream_sql.dialects.sqlite_schema import quote
 from faststream_sql.table.table import QueueTable
 
@@ -63,10 +63,13 @@ PICK = (
     + _DEAD
     + """
   AND ({locked_until} IS NULL OR {locked_until} <= :now@locked_until)  --? locked_until
+  <free>
 ORDER BY {claim_order}
 LIMIT :limit
 """
 )
+_KEY_FREE = "AND {key} NOT IN (SELECT value FROM json_each(:held))"
+"""Rows under an advisory lock are passed over: the process that holds the keys is this one, or no other works on the file."""
 REQUEUE_IN_GROUP = """
 UPDATE {table}
 SET {group} = :queue
@@ -90,18 +93,23 @@ def dead_letters(compiler: Compiler, home: QueueTable | None, home_table: str) -
     """As `Dialect.dead_letters`; `home_table` is the name of `home`, quoted."""
     table = compiler.table
     requeue = None
+    held = table.form == "advisory"
+    key = key_expression(table, quote, lambda column: f"CAST({column} AS TEXT)") if held else ""
+    pick = PICK.replace("<free>", _KEY_FREE if held else "")
     delete = compiler.statement("purge", DELETE)
     if table.group:
-        requeue = SelectThenWrite(compiler.statement("requeue", PICK), (compiler.statement("requeue", REQUEUE_IN_GROUP),), json.dumps)
+        requeue = SelectThenWrite(
+            compiler.statement("requeue", pick, key=key), (compiler.statement("requeue", REQUEUE_IN_GROUP),), json.dumps
+        )
     elif home is not None:
         columns, values = requeued_columns(table, home, quote)
         text = REQUEUE_IN_TABLE.replace("<columns>", columns).replace("<values>", values)
         insert = compiler.statement("requeue", text, home_table=home_table)
-        requeue = SelectThenWrite(compiler.statement("requeue", PICK), (insert, delete), json.dumps)
+        requeue = SelectThenWrite(compiler.statement("requeue", pick, key=key), (insert, delete), json.dumps)
     return DeadLetterStatements(
         listed=compiler.statement("list", LIST),
         shown=compiler.statement("show", SHOW),
         columns=compiler.claimed,
         requeue=requeue,
-        purge=SelectThenWrite(compiler.statement("purge", PICK), (delete,), json.dumps),
+        purge=SelectThenWrite(compiler.statement("purge", pick, key=key), (delete,), json.dumps),
     )

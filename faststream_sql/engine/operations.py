@@ -80,7 +80,7 @@ class DeadRow:
 class DeadLetters:
     """The dead letters of one subscription: a group of its table, or a table of their own.
 
-    Every method may raise SchemaError and DatabaseError.
+    Every method may raise SchemaError and DatabaseError; those that write also DeclarationError.
     """
 
     engine: Engine
@@ -145,12 +145,18 @@ class DeadLetters:
         left = await self.count() if limit is None else limit
         while left > 0:
             most = min(left, WRITE_TOGETHER)
+            values = {**self._values(), "limit": most, "queue": self.queue, "held": await self._held()}
             async with self.engine.pool.connection(Use.STATEMENT, f"{purpose} of {self._who}") as connection:
-                rows = await run_plan(connection, plan, {**self._values(), "limit": most, "queue": self.queue}, 0)
+                rows = await run_plan(connection, plan, values, 0)
             if not rows:
                 return
             yield len(rows)
             left -= len(rows)
+
+    async def _held(self) -> object:
+        """The lock keys that this process holds. Raises DeclarationError where another process holds them, and with them its rows."""
+        keys = await self.engine.pool.process_keys() if self.table.form == "advisory" else None
+        return self.engine.dialect.pack(sorted(keys or (), key=str))
 
     async def _statements(self) -> DeadLetterStatements:
         opened = await self.engine.open_table(self.table, self._who, "dead letters")
