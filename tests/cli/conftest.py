@@ -7,6 +7,7 @@ import importlib
 import itertools
 import sys
 from collections.abc import Awaitable, Callable, Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -64,6 +65,16 @@ class Service(NamedTuple):
                 await connection.script(text)
 
         self.do(run)
+
+    def moment(self, when: datetime) -> str:
+        """A moment as the recommended column of the database takes it."""
+        match self.url.partition(":")[0]:
+            case "sqlite":
+                return f"'{when:%Y-%m-%dT%H:%M:%S.%f}+00:00'"
+            case "postgresql":
+                return f"'{when:%Y-%m-%d %H:%M:%S.%f}+00'"
+            case _:
+                return f"'{when:%Y-%m-%d %H:%M:%S.%f}'"
 
     def rows(self, columns: str, table: str = "faststream_queue") -> list[tuple[Any, ...]]:
         async def run(broker: SQLBroker) -> list[tuple[Any, ...]]:
