@@ -122,11 +122,10 @@ def _add(metadata: MetaData, table: QueueTable, types: _Types) -> None:
 
 
 def _add_indexes(table: QueueTable, made: Table, types: _Types) -> None:
-    if not types.partial_indexes:  # rows that are processed are told apart by a column of the index
-        Index(index_name(table), *(made.c[name] for name in claim_columns(table)))
-        return
     unfinished = None if table.processed_at is None else made.c[table.processed_at.name].is_(None)
-    Index(index_name(table), *(made.c[column.name] for column in table.index_columns), **_where(types, unfinished))
+    # without partial indexes, rows that are processed are told apart by a column of the index
+    order = [column.name for column in table.index_columns] if types.partial_indexes else claim_columns(table)
+    Index(index_name(table), *(made.c[name] for name in order), **_where(types, unfinished))
     if table.fifo and table.group and table.locked_until:  # which leases of a group live
         group, lease = made.c[table.group.name], made.c[table.locked_until.name]
         leased = lease.is_not(None)
@@ -134,7 +133,9 @@ def _add_indexes(table: QueueTable, made: Table, types: _Types) -> None:
 
 
 def _where(types: _Types, condition: Any) -> dict[str, Any]:
-    return {} if condition is None else {"postgresql_where" if types is _POSTGRES else "sqlite_where": condition}
+    if condition is None or not types.partial_indexes:
+        return {}
+    return {"postgresql_where" if types is _POSTGRES else "sqlite_where": condition}
 
 
 def _id(table: QueueTable, types: _Types) -> Column[Any]:

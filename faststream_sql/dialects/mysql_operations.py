@@ -6,10 +6,11 @@ For an operator and for metrics, not for the path of a message.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 from faststream_sql.dialects.base import DeadLetterStatements, SelectThenWrite, Statement
 from faststream_sql.dialects.compiler import Compiler
-from faststream_sql.dialects.mysql_names import quote
+from faststream_sql.dialects.mysql_names import lock_name, quote
 from faststream_sql.dialects.schema import requeued_columns
 from faststream_sql.table.table import QueueTable
 
@@ -68,11 +69,14 @@ PICK = (
     + _DEAD
     + """
   AND ({locked_until} IS NULL OR {locked_until} <= :now@locked_until)  --? locked_until
+  <free>
 ORDER BY {claim_order}
 LIMIT :limit
 FOR UPDATE SKIP LOCKED
 """
 )
+# A claim takes the key first and the row after it, and here the row is locked before its key is looked at: whoever comes second sees it.
+_KEY_FREE = "AND IS_FREE_LOCK({key}) = 1"
 REQUEUE_IN_GROUP = """
 UPDATE {table}
 SET {group} = :queue
@@ -80,11 +84,14 @@ SET {group} = :queue
   , {locked_until} = NULL                                --? locked_until
 WHERE {id} IN (:ids)
 """
-REQUEUE_IN_TABLE = "INSERT INTO {home_table} (<columns>) SELECT <values> FROM {table} WHERE {id} IN (:ids)"
+REQUEUE_IN_TABLE = "INSERT INTO {home_table} ({columns}) SELECT {values} FROM {table} WHERE {id} IN (:ids)"
 DELETE = "DELETE FROM {table} WHERE {id} IN (:ids)"
 
-Compile = Callable[[Compiler, str, str], Statement]
-"""Compiles a template with a purpose, as `mysql.py` does it."""
+
+class Compile(Protocol):
+    """Compiles a template with a purpose, as `mysql.py` does it; `more` are marks of this template alone."""
+
+    def __call__(self, compiler: Compiler, purpose: str, template: str, **more: str) -> Statement: ...
 
 
 def dead_letters(
@@ -93,17 +100,19 @@ def dead_letters(
     """As `Dialect.dead_letters`; `home_table` is the name of `home`, quoted."""
     table = compiler.table
     requeue = None
+    held = table.form == "advisory"
+    pick = PICK.replace("<free>", _KEY_FREE if held else "")
+    key = lock_name(table) if held else ""
     delete = compile_(compiler, "purge", DELETE)
     if table.group:
-        requeue = SelectThenWrite(compile_(compiler, "requeue", PICK), (compile_(compiler, "requeue", REQUEUE_IN_GROUP),), pack)
+        requeue = SelectThenWrite(compile_(compiler, "requeue", pick, key=key), (compile_(compiler, "requeue", REQUEUE_IN_GROUP),), pack)
     elif home is not None:
-        columns, values = requeued_columns(table, home, quote)
-        text = REQUEUE_IN_TABLE.replace("<columns>", columns).replace("<values>", values).replace("{home_table}", home_table)
-        requeue = SelectThenWrite(compile_(compiler, "requeue", PICK), (compile_(compiler, "requeue", text), delete), pack)
+        insert = compile_(compiler, "requeue", REQUEUE_IN_TABLE, home_table=home_table, **requeued_columns(table, home, quote))
+        requeue = SelectThenWrite(compile_(compiler, "requeue", pick, key=key), (insert, delete), pack)
     return DeadLetterStatements(
         listed=compile_(compiler, "list", LIST),
         shown=compile_(compiler, "show", SHOW),
         columns=compiler.claimed,
         requeue=requeue,
-        purge=SelectThenWrite(compile_(compiler, "purge", PICK), (delete,), pack),
+        purge=SelectThenWrite(compile_(compiler, "purge", pick, key=key), (delete,), pack),
     )

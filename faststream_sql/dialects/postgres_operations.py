@@ -91,8 +91,8 @@ REQUEUE_IN_TABLE = (
     _PICKED
     + """
 , gone AS (DELETE FROM {table} AS t WHERE t.{id} = ANY (ARRAY(SELECT id FROM picked)) RETURNING t.*)
-INSERT INTO {home_table} (<columns>){overriding}
-SELECT <values> FROM gone
+INSERT INTO {home_table} ({columns}){overriding}
+SELECT {values} FROM gone
 RETURNING {home_id}
 """
 )
@@ -119,10 +119,13 @@ def dead_letters(compiler: Compiler, home: QueueTable | None, home_table: str, *
     if table.group:
         requeue = Once(compiler.statement("requeue", REQUEUE_IN_GROUP, **marks))
     elif home is not None:
-        columns, values = requeued_columns(table, home, quote)
-        text = REQUEUE_IN_TABLE.replace("<columns>", columns).replace("<values>", values)
-        more = {"home_table": home_table, "home_id": quote(home.id.name), "overriding": " OVERRIDING SYSTEM VALUE" if identity else ""}
-        requeue = Once(compiler.statement("requeue", text, **marks, **more))
+        more = {
+            **requeued_columns(table, home, quote),
+            "home_table": home_table,
+            "home_id": quote(home.id.name),
+            "overriding": " OVERRIDING SYSTEM VALUE" if identity else "",
+        }
+        requeue = Once(compiler.statement("requeue", REQUEUE_IN_TABLE, **marks, **more))
     return DeadLetterStatements(
         listed=compiler.statement("list", LIST, body=body),
         shown=compiler.statement("show", SHOW),

@@ -43,13 +43,17 @@ def dead_letter_columns(table: QueueTable, dead: QueueTable, quote: Callable[[st
     return listed(columns), listed(values)
 
 
-def requeued_columns(dead: QueueTable, home: QueueTable, quote: Callable[[str], str]) -> tuple[str, str]:
-    """The same for the way back: the attempt begins anew."""
-    roles = [(home.roles()[role].name, role) for role in dead.roles() if role in home.roles()]
-    marks = {"locked_until": "NULL", "attempt": "1"}
-    columns = [quote(name) for name, _ in roles] + [quote(column.name) for column in home.columns]
-    values = [marks.get(role, f"{{{role}}}") for _, role in roles] + [quote(column.name) for column in home.columns]
-    return listed(columns), listed(values)
+def requeued_columns(dead: QueueTable, home: QueueTable, quote: Callable[[str], str]) -> dict[str, str]:
+    """The same for the way back, as SQL for the marks `{columns}` and `{values}`: the attempt begins anew."""
+    fixed = {"locked_until": "NULL", "attempt": "1"}
+    columns: list[str] = []
+    values: list[str] = []
+    for role, column in dead.roles().items():
+        if role in home.roles():
+            columns.append(quote(home.roles()[role].name))
+            values.append(fixed.get(role, quote(column.name)))
+    plain = [quote(column.name) for column in home.columns]
+    return {"columns": listed(columns + plain), "values": listed(values + plain)}
 
 
 def key_expression(table: QueueTable, quote: Callable[[str], str], text: Callable[[str], str]) -> str:

@@ -78,7 +78,7 @@ SET {group} = :queue
 WHERE {id} IN (SELECT value FROM json_each(:ids))
 """
 REQUEUE_IN_TABLE = """
-INSERT INTO {home_table} (<columns>) SELECT <values> FROM {table}
+INSERT INTO {home_table} ({columns}) SELECT {values} FROM {table}
 WHERE {id} IN (SELECT value FROM json_each(:ids))
 """
 DELETE = "DELETE FROM {table} WHERE {id} IN (SELECT value FROM json_each(:ids))"
@@ -102,9 +102,7 @@ def dead_letters(compiler: Compiler, home: QueueTable | None, home_table: str) -
             compiler.statement("requeue", pick, key=key), (compiler.statement("requeue", REQUEUE_IN_GROUP),), json.dumps
         )
     elif home is not None:
-        columns, values = requeued_columns(table, home, quote)
-        text = REQUEUE_IN_TABLE.replace("<columns>", columns).replace("<values>", values)
-        insert = compiler.statement("requeue", text, home_table=home_table)
+        insert = compiler.statement("requeue", REQUEUE_IN_TABLE, home_table=home_table, **requeued_columns(table, home, quote))
         requeue = SelectThenWrite(compiler.statement("requeue", pick, key=key), (insert, delete), json.dumps)
     return DeadLetterStatements(
         listed=compiler.statement("list", LIST),

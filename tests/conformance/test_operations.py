@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from faststream_sql.engine import Ack, DeadLetter, Delivery, Nack, Reject
+from faststream_sql.engine import Ack, DeadLetter, Delivery, Nack, NewRow, Reject
 from faststream_sql.engine.operations import DeadLetters, Depth, depths
 from tests.conformance.bench import Bench, queue_table
 from tests.conformance.conftest import Pair
@@ -214,3 +214,14 @@ async def test_rows_that_die_again_at_once_are_not_moved_without_end(bench: Benc
         if len(moved) > 3:
             break
     assert moved == [2]
+
+
+async def test_names_that_look_like_marks_go_back_whole(make_bench: MakeBench, pair: Pair) -> None:
+    key = {"advisory_lock": "odd :free {{x}}-{id}"} if pair.form == "advisory" else {}
+    home = queue_table(pair.form, group=None, columns=("odd :now {id}",), payload="a :body {x} --? id", **key)
+    bench = await make_bench(home)
+    dead_table = replace(home, name="jobs :dead {id}")
+    await bench.engine.create_tables([dead_table])
+    await bench.engine.insert(dead_table, [NewRow(group=None, payload=b"one", columns={"odd :now {id}": "7"})])
+    assert await every(DeadLetters(bench.engine, dead_table, None, home, "jobs").requeue(None)) == [1]
+    assert [(bytes(row["payload"]), row["odd :now {id}"]) for row in await bench.rows()] == [(b"one", "7")]
