@@ -88,3 +88,21 @@ async def test_rows_without_a_key_run_side_by_side(bench: Bench) -> None:
     await bench.publish(b"1", b"2")
     await bench.subscribe(work, max_workers=2)
     await bench.until_rows(lambda rows: rows == [])
+
+
+@pytest.mark.forms("row_lock", "advisory")
+@pytest.mark.databases("postgres", "mysql")
+async def test_a_claim_that_waits_for_a_connection_keeps_no_other_waiting(make_bench: MakeBench, pair: Pair) -> None:
+    """Claims take turns. The one whose turn it is must not wait for the connection that the next one has."""
+    table = queue_table(pair.form, partition_key="key")
+    bench = await make_bench(table, pool={"size": 2, "acquire_timeout": 60.0})
+
+    async def slow(delivery: Delivery) -> None:
+        await asyncio.sleep(0.1)  # meanwhile the other worker's claim comes to wait for this one's connection
+        await delivery.settle(Ack())
+
+    await bench.publish(b"1", partition_key="a")
+    await bench.publish(b"2", partition_key="b")
+    await bench.subscribe(slow, max_workers=2)
+    await bench.until(lambda: len(bench.seen) == 2)
+    assert sorted(payload for payload, _ in bench.seen) == [b"1", b"2"]

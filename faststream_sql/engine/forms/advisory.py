@@ -70,11 +70,14 @@ class AdvisoryForm:
 
     async def claim(self, limit: int) -> list[Delivery]:
         """Take one row, whatever the limit."""
-        keys = self._context.keys
+        keys, pool = self._context.keys, self._context.pool
+        session = None
+        if self._keys is None:
+            session = self._warm.pop() if self._warm else await pool.acquire(Use.DELIVERY, self._holder)
         if not keys.used:
-            return await self._claim()
-        async with keys.claiming:
-            kept, others = keys.take(await self._claim())
+            return await self._claim(session)
+        async with keys.turn(pool, session):
+            kept, others = keys.take(await self._claim(session))
             await self.release(others)
         return kept
 
@@ -82,17 +85,16 @@ class AdvisoryForm:
         if self._context.keys.let_go(delivery):
             self._context.due(self._context.group, None)
 
-    async def _claim(self) -> list[Delivery]:
-        """One row: each delivery holds a key of its own."""
-        delivery = await (self._claim_in_session() if self._keys is None else self._claim_in_process(self._keys))
+    async def _claim(self, session: Connection | None) -> list[Delivery]:
+        """One row at most: each delivery holds a key of its own, by a session, or (None) by the process."""
+        delivery = await (self._claim_in_process() if session is None else self._claim_in_session(session))
         if delivery is None:
             return []
         self._held.add(delivery)
         return [delivery]
 
-    async def _claim_in_session(self) -> Delivery | None:
+    async def _claim_in_session(self, connection: Connection) -> Delivery | None:
         pool = self._context.pool
-        connection = self._warm.pop() if self._warm else await pool.acquire(Use.DELIVERY, self._holder)
         try:
             for _ in range(MISSES):
                 rows = await self._take(connection, [])
@@ -109,7 +111,8 @@ class AdvisoryForm:
         await pool.release(connection)
         return None
 
-    async def _claim_in_process(self, keys: set[object]) -> Delivery | None:
+    async def _claim_in_process(self) -> Delivery | None:
+        keys = set() if self._keys is None else self._keys
         async with self._context.pool.connection(Use.STATEMENT, f"claim of {self._context.name!r}") as connection:
             rows = await self._take(connection, sorted(keys, key=str))
             if not rows:

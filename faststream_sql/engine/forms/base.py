@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
@@ -58,6 +59,22 @@ class PartitionKeys:
         self._keys: dict[object, Delivery] = {}
         self.claiming = asyncio.Lock()
         """For forms whose workers claim side by side: two claims under way could take two rows of one key."""
+
+    @asynccontextmanager
+    async def turn(self, pool: Pool, connection: Connection | None) -> AsyncIterator[None]:
+        """Wait until no other claim is under way. The connection that the claim will run on is had before: whoever has the turn must not
+        wait for one that the next claim keeps. It goes back to the pool where the wait is cancelled.
+        """
+        try:
+            await self.claiming.acquire()
+        except BaseException:
+            if connection is not None:
+                await pool.release(connection)
+            raise
+        try:
+            yield
+        finally:
+            self.claiming.release()
 
     def busy(self) -> object:
         """The keys as a claim's statement takes them."""

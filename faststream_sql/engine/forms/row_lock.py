@@ -48,11 +48,12 @@ class RowLockForm:
 
     async def claim(self, limit: int) -> list[Delivery]:
         """Take one row, whatever the limit."""
-        keys = self._context.keys
+        keys, pool = self._context.keys, self._context.pool
+        connection = self._warm.pop() if self._warm else await pool.acquire(Use.DELIVERY, self._holder)
         if not keys.used and self._statements.take is None:
-            return await self._claim()
-        async with keys.claiming:  # and two that look before they take would find the same row
-            kept, others = keys.take(await self._claim())
+            return await self._claim(connection)
+        async with keys.turn(pool, connection):  # two that look before they take would find the same row
+            kept, others = keys.take(await self._claim(connection))
             await self.release(others)
         return kept
 
@@ -60,11 +61,8 @@ class RowLockForm:
         if self._context.keys.let_go(delivery):
             self._context.due(self._context.group, None)
 
-    async def _claim(self) -> list[Delivery]:
+    async def _claim(self, connection: Connection) -> list[Delivery]:
         """One row: each delivery has a connection of its own."""
-        connection = self._warm.pop() if self._warm else None
-        if connection is None:
-            connection = await self._context.pool.acquire(Use.DELIVERY, self._holder)
         try:
             rows = await self._find(connection)
         except BaseException:
