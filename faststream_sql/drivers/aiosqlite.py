@@ -222,6 +222,7 @@ class AiosqlitePool:
     """The one connection to a file, or to a database in memory, that all of a broker's statements share in turn."""
 
     overlaps = False
+    keep_alive_seconds: float | None = None
 
     def __init__(self, url: DatabaseURL, *, size: int, acquire_timeout: float, command_timeout: float) -> None:
         self.size = size
@@ -234,6 +235,9 @@ class AiosqlitePool:
         self._open = False
         self._returned = asyncio.Event()
         self._process: ProcessKeys | None = None
+
+    async def keep_alive(self, connection: Connection) -> None:
+        """Nothing ends a session that is silent."""
 
     @property
     def in_use(self) -> int:

@@ -12,7 +12,7 @@ from typing import Any
 from asyncmy import connection as asyncmy_connection
 from asyncmy.constants.SERVER_STATUS import SERVER_STATUS_NO_BACKSLASH_ESCAPES
 
-from faststream_sql.drivers.asyncmy_connect import SESSION, addresses, connect_arguments, connect_timeout, tls_context
+from faststream_sql.drivers.asyncmy_connect import SESSION, SILENT_SECONDS, addresses, connect_arguments, connect_timeout, tls_context
 from faststream_sql.drivers.asyncmy_errors import leaves_session, mapped, mapped_connect_error
 from faststream_sql.drivers.asyncmy_values import literal
 from faststream_sql.drivers.base import Connection, Listener, Query, Row, Server, Use
@@ -62,7 +62,7 @@ class AsyncmyConnection:
     asyncmy waits without end for a host that is gone.
     """
 
-    __slots__ = ("_begin", "_owned", "_raw", "_timeout", "_transport", "broken", "entered", "id_step", "most_bytes")
+    __slots__ = ("_begin", "_owned", "_raw", "_timeout", "_transport", "_turn", "broken", "entered", "id_step", "idle_since", "most_bytes")
 
     def __init__(self, raw: Any, command_timeout: float, *, owned: bool = True) -> None:
         self.broken = False
@@ -71,6 +71,8 @@ class AsyncmyConnection:
         """The distance of two generated ids of one statement (`auto_increment_increment`); None: not read."""
         self.most_bytes: int | None = None
         """The longest statement that the server takes (`max_allowed_packet`); None: not read."""
+        self.idle_since = 0.0
+        self._turn = asyncio.Lock()
         self._begin = ""
         """What opens the transaction that was asked for: it goes out with the first statement, in the same round trip."""
         self._raw = raw
@@ -193,7 +195,8 @@ class AsyncmyConnection:
 
         timer = asyncio.get_running_loop().call_later(seconds, expire)
         try:
-            await call()
+            async with self._turn:
+                await call()
         except asyncio.CancelledError:
             self.broken = True
             raise
@@ -212,6 +215,10 @@ class AsyncmyConnection:
             timer.cancel()
         with alone():  # a text that names the user must not come along
             raise failure from failure.__cause__
+
+    async def say_something(self) -> None:
+        """A word to the server, in or out of a transaction. Whoever holds the session may use it at the same time."""
+        await self._guarded(lambda: self._raw.query(b"DO 0"), None)
 
     def is_closed(self) -> bool:
         return bool(self._raw._stream_broken) or has_unread(self._raw._transport)
@@ -234,6 +241,9 @@ class AsyncmyConnection:
 
 class AsyncmyPool(OwnPool[AsyncmyConnection]):
     """A pool of the broker's own."""
+
+    keep_alive_seconds: float | None = SILENT_SECONDS / 3
+    idle_seconds: float | None = SILENT_SECONDS / 2
 
     def __init__(
         self, url: DatabaseURL, *, size: int, acquire_timeout: float, command_timeout: float, tls: ssl.SSLContext | None = None
@@ -281,6 +291,11 @@ class AsyncmyPool(OwnPool[AsyncmyConnection]):
                 raw._transport.abort()
             raise
         return raw
+
+    async def keep_alive(self, connection: Connection) -> None:
+        session = self._all.get(id(connection))
+        if session is not None:
+            await session.say_something()
 
     async def listener(self, heard: Callable[[str, str], None]) -> Listener | None:
         return None

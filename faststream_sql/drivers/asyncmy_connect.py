@@ -17,9 +17,13 @@ CONNECT_SECONDS = 10.0
 SQL_MODE = "STRICT_TRANS_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION"
 """A value that does not fit is an error: without the strict mode it would be cut in silence."""
 
+SILENT_SECONDS = 60
+"""How long a session may be silent before the server ends it, and frees what it held: a lost host says nothing more."""
+
 SESSION = f"""SET NAMES utf8mb4;
 SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED;
-SET SESSION sql_mode = '{SQL_MODE}', time_zone = '+00:00', innodb_lock_wait_timeout = 5, lock_wait_timeout = 10"""
+SET SESSION sql_mode = '{SQL_MODE}', time_zone = '+00:00', innodb_lock_wait_timeout = 5, lock_wait_timeout = 10,
+wait_timeout = {SILENT_SECONDS}"""
 """For sessions of the broker's own, whatever the server's defaults: some servers do not even heed the character set that a client asks for.
 A cancelled statement goes on in the server: its waits for locks must end soon (in seconds).
 """

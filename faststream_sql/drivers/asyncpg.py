@@ -64,12 +64,13 @@ log = logging.getLogger("faststream_sql.drivers")
 class AsyncpgConnection:
     """One session of Postgres. `command_timeout` is in seconds, for one whose library knows none of its own."""
 
-    __slots__ = ("_raw", "_timeout", "broken", "entered")
+    __slots__ = ("_raw", "_timeout", "broken", "entered", "idle_since")
 
     def __init__(self, raw: Any, command_timeout: float | None = None) -> None:
         self.broken = False
         self._timeout = command_timeout
         self.entered: tuple[Use, str] | None = None
+        self.idle_since = 0.0
         self._raw = raw
 
     @property

@@ -131,9 +131,16 @@ class Pool(Protocol):
     overlaps: bool
     """Whether statements on two of its connections run at the same time."""
 
+    keep_alive_seconds: float | None
+    """How often a session that is held for long must be kept alive, or its server ends it; None where it need not be."""
+
     @property
     def in_use(self) -> int:
         """How many connections are given out."""
+        ...
+
+    async def keep_alive(self, connection: Connection) -> None:
+        """Have a session that was given out say something; its holder may use it meanwhile. Raises ConnectionLostError where it is gone."""
         ...
 
     def others_wait(self, holder: str) -> bool:

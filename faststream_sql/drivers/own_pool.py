@@ -25,6 +25,8 @@ class Session(Connection, Protocol):
 
     entered: tuple[Use, str] | None
     """What it was given out for, while it is out."""
+    idle_since: float
+    """When it came back, by the loop's time."""
 
     def is_closed(self) -> bool:
         """Whether it is known to be gone, or has something to say that nobody asked for. Of a session between two statements."""
@@ -50,6 +52,9 @@ class OwnPool(ABC, Generic[S]):
     """Opens sessions as they are wanted, keeps them, and closes them all in the end. Of one event loop at a time."""
 
     overlaps = True
+    keep_alive_seconds: float | None = None
+    idle_seconds: float | None = None
+    """How long a session may lie idle in the pool before another one takes its place; None: as long as it likes."""
 
     def __init__(self, *, size: int, acquire_timeout: float) -> None:
         self.size = size
@@ -74,6 +79,9 @@ class OwnPool(ABC, Generic[S]):
 
     def others_wait(self, holder: str) -> bool:
         return self._gate.others_wait(holder)
+
+    async def keep_alive(self, connection: Connection) -> None:
+        """Nothing ends a session that is silent."""
 
     async def open(self) -> Server:
         if not self._open:
@@ -116,11 +124,14 @@ class OwnPool(ABC, Generic[S]):
     def _take_idle(self) -> S | None:
         while self._idle:
             session = self._idle.pop()
-            if not session.is_closed():
+            if not session.is_closed() and not self._too_old(session):
                 return session
             self._all.pop(id(session), None)
             session.terminate()  # its end may not have been read yet
         return None
+
+    def _too_old(self, session: S) -> bool:
+        return self.idle_seconds is not None and asyncio.get_running_loop().time() - session.idle_since > self.idle_seconds
 
     async def _connect(self) -> S:
         session = await self._connect_session()
@@ -141,6 +152,7 @@ class OwnPool(ABC, Generic[S]):
             clean = await self._is_clean(session) and self._open
         finally:
             if clean:
+                session.idle_since = asyncio.get_running_loop().time()
                 self._idle.append(session)
             else:
                 self._all.pop(id(session), None)

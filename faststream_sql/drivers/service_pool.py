@@ -75,6 +75,8 @@ class Lent(Generic[S]):
 class ServicePool(ABC, Generic[S]):
     """Borrows from a pool of the service's. `size` is the most that it may lend."""
 
+    keep_alive_seconds: float | None = None
+
     def __init__(self, sessions: Sessions[S], *, size: int, acquire_timeout: float) -> None:
         self.size = size
         self.overlaps = sessions.overlaps
@@ -99,6 +101,9 @@ class ServicePool(ABC, Generic[S]):
 
     def _new_gate(self) -> Gate:
         return Gate(self.size if self.overlaps else 1, self._acquire_timeout)
+
+    async def keep_alive(self, connection: Connection) -> None:
+        """Nothing ends a session that is silent."""
 
     @property
     def in_use(self) -> int:

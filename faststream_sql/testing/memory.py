@@ -146,6 +146,7 @@ class MemoryPool:
     """A pool on a database that lives as long as it is open."""
 
     overlaps = False
+    keep_alive_seconds: float | None = None
     size = 10
 
     def __init__(self) -> None:
@@ -153,6 +154,9 @@ class MemoryPool:
         self._connection: MemoryConnection | None = None
         self._keys: set[object] = set()
         self._database: sqlite3.Connection | None = None
+
+    async def keep_alive(self, connection: Connection) -> None:
+        """Nothing ends a session that is silent."""
 
     @property
     def in_use(self) -> int:

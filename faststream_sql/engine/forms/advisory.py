@@ -16,7 +16,7 @@ from typing_extensions import assert_never
 from faststream_sql.dialects.base import AdvisoryStatements, LockThenTake, Statement
 from faststream_sql.drivers.base import Connection, Row, Use
 from faststream_sql.engine.delivery import Delivery
-from faststream_sql.engine.forms.base import Claim, Context, RowReader, run_plan, session_ended
+from faststream_sql.engine.forms.base import Claim, Context, RowReader, keep_alive, run_plan, session_ended
 from faststream_sql.engine.forms.lookout import Lookout
 from faststream_sql.engine.outcome import Ack, DeadLetter, Nack, Outcome, Reject, Release, apply_limit
 from faststream_sql.engine.patience import patiently
@@ -43,7 +43,6 @@ class AdvisoryForm:
     """Claims and settles rows under advisory locks, for one subscription. `keys` are those that the process holds, where it holds them."""
 
     claims_ahead = False
-    renew_every_seconds: float | None = None
 
     def __init__(self, context: Context, statements: AdvisoryStatements, keys: set[object] | None, limits: str) -> None:
         """`limits` are the settings of the server that may end a session, in words."""
@@ -55,6 +54,7 @@ class AdvisoryForm:
         self._warm: list[Connection] = []  # sessions that hold no key
         self._held: set[Delivery] = set()
         self.restate(statements)
+        self.renew_every_seconds: float | None = context.pool.keep_alive_seconds if keys is None else None
         self._found = False  # whether the last look for a free key found one
         self._closing = False
         self._holder = f"delivery of {context.name!r}"
@@ -266,7 +266,8 @@ class AdvisoryForm:
                 self._context.log(logging.WARNING, text, error)
 
     async def renew(self) -> None:
-        """Nothing to do: the session holds the key."""
+        """The session holds the key; it must not fall silent for long."""
+        await keep_alive(self._context, {delivery: delivery.hold.connection for delivery in self._held})
 
     async def rest(self) -> None:
         """No worker is about to claim: sessions go back to the pool."""

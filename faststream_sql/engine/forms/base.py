@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from faststream_sql.engine.counters import QueueCounters
 from faststream_sql.engine.delivery import Delivery
 from faststream_sql.engine.outcome import Limit, Outcome
 from faststream_sql.engine.tables import OpenTable
-from faststream_sql.errors import DatabaseError
+from faststream_sql.errors import ConnectionLostError, DatabaseError
 
 
 class Log(Protocol):
@@ -140,6 +141,17 @@ class Form(Protocol):
     async def close(self) -> None:
         """Let go of whatever is still held (connections, locks) after the last delivery. Never raises."""
         ...
+
+
+async def keep_alive(context: Context, held: Mapping[Delivery, Connection]) -> None:
+    """Keep the sessions of deliveries in work alive, and say at once whose session is gone."""
+    for delivery, connection in held.items():
+        try:
+            await context.pool.keep_alive(connection)
+        except ConnectionLostError as error:
+            context.log(logging.WARNING, f"the session that holds row {delivery.row_id!r} of {context.name!r} ended: {error}", error)
+            if delivery.outcome is None:
+                context.lost(delivery)
 
 
 class RowReader:

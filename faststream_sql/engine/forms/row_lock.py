@@ -15,7 +15,7 @@ from typing_extensions import assert_never
 from faststream_sql.dialects.base import RowLockStatements, Statement
 from faststream_sql.drivers.base import Connection, Row, Use
 from faststream_sql.engine.delivery import Delivery
-from faststream_sql.engine.forms.base import Context, RowReader, let_mutex_go, session_ended, take_mutex
+from faststream_sql.engine.forms.base import Context, RowReader, keep_alive, let_mutex_go, session_ended, take_mutex
 from faststream_sql.engine.forms.lookout import Lookout
 from faststream_sql.engine.outcome import Ack, DeadLetter, Nack, Outcome, Reject, Release, apply_limit
 from faststream_sql.errors import ConnectionLostError, DatabaseError, DeclarationError, LeaseLostError
@@ -27,7 +27,6 @@ class RowLockForm:
     """Claims and settles rows under row locks, for one subscription."""
 
     claims_ahead = False
-    renew_every_seconds: float | None = None
 
     def __init__(self, context: Context, statements: RowLockStatements, limits: str) -> None:
         """`limits` are the settings of the server that may end a session, in words."""
@@ -39,6 +38,7 @@ class RowLockForm:
         self._warm: list[Connection] = []  # each in a transaction that has done nothing yet
         self._held: set[Delivery] = set()
         self._closing = False
+        self.renew_every_seconds: float | None = context.pool.keep_alive_seconds
         self._holder = f"delivery of {context.name!r}"
 
     def restate(self, statements: RowLockStatements) -> None:
@@ -250,7 +250,8 @@ class RowLockForm:
             await self._context.pool.release(connection)
 
     async def renew(self) -> None:
-        """Nothing to do: the transaction holds the row."""
+        """The transaction holds the row; its session must not fall silent for long."""
+        await keep_alive(self._context, {delivery: delivery.hold for delivery in self._held})
 
     async def rest(self) -> None:
         """No worker is about to claim: connections that wait in an empty transaction go back to the pool."""
