@@ -12,12 +12,16 @@ WARN_SECONDS = 3600.0
 
 
 async def find_limits(pool: Pool, text: str | None, who: str, log: Log) -> str:
-    """Read the settings, by the dialect's statement; warn of those that are short. Returns them in words, or nothing."""
+    """Read the settings, by the dialect's statement; warn of those that are short. Returns them in words, or nothing.
+
+    One that is longer than a session is ever silent, since the pool keeps it alive, is no limit.
+    """
     if text is None:
         return ""
     async with pool.connection(Use.STATEMENT, f"start of {who}") as connection:
         rows = [(str(name), float(seconds)) for name, seconds in await connection.fetch(text)]
-    words = ", ".join(f"{name} = {seconds:g} s" for name, seconds in rows if seconds < WARN_SECONDS)
+    kept_alive = pool.keep_alive_seconds or WARN_SECONDS
+    words = ", ".join(f"{name} = {seconds:g} s" for name, seconds in rows if seconds < min(WARN_SECONDS, 1.5 * kept_alive))
     if words:
         told = (
             f"{who}: the server ends a session that a handler keeps for longer than its limit ({words}), and the row is then run again. "
