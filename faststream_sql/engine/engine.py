@@ -277,19 +277,21 @@ class Engine:
     async def _write_batch(
         self, connection: Connection, opened: OpenTable, columns: tuple[str, ...], batch: Sequence[Values]
     ) -> list[object]:
+        ids: list[object] = []
         if len(batch) == 1:
             text, args = opened.insert(columns).bind({f"c{n}": value for n, value in enumerate(batch[0].values)})
-            return [opened.row_id(row[0]) for row in await connection.fetch(text, args)]
-        many = opened.insert_many(columns)
-        ids: list[object] = []
-        for start in range(0, len(batch), many.most):
-            text, args = many.pack([value.values for value in batch[start : start + many.most]])
-            ids += [opened.row_id(row[0]) for row in await connection.fetch(text, args)]
-        if opened.table.id.generated and opened.table.id_type is int:
-            return list[object](
-                sorted(cast("list[int]", ids))
-            )  # the rows were given their ids in order, and no RETURNING promises to keep it
-        return ids
+            ids = [row[0] for row in await connection.fetch(text, args)]
+        else:
+            many = opened.insert_many(columns)
+            for start in range(0, len(batch), many.most):
+                text, args = many.pack([value.values for value in batch[start : start + many.most]])
+                ids += [row[0] for row in await connection.fetch(text, args)]
+        if "id" in columns:  # not every database returns an id that it did not make
+            ids = [value.values[columns.index("id")] for value in batch]
+        elif opened.table.id_type is int and None not in ids:
+            # the rows were given their ids in order, and no RETURNING promises to keep it
+            ids = list[object](sorted(cast("list[int]", ids)))
+        return [opened.row_id(row_id) for row_id in ids]
 
     async def create_tables(self, tables: Sequence[QueueTable]) -> None:
         """Create the tables and their indexes where they are missing, for quickstarts and tests."""

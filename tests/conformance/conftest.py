@@ -13,6 +13,7 @@ from faststream_sql.drivers.base import Pool
 from faststream_sql.drivers.url import parse_url
 from faststream_sql.table import QueueTable
 from faststream_sql.testing.memory import MemoryPool
+from tests.as_mysql import AsMySQL
 from tests.conformance.bench import Bench, open_bench, queue_table
 
 
@@ -22,9 +23,11 @@ class Pair:
 
     database: str
     form: str
+    as_mysql: bool = False
+    """MariaDB, taken for MySQL: the statements of MySQL's dialect run on both."""
 
     def __str__(self) -> str:
-        return f"{self.database}-{self.form}"
+        return f"{self.database}-{self.form}" + ("-as MySQL" if self.as_mysql else "")
 
 
 PAIRS = [
@@ -39,6 +42,7 @@ PAIRS = [
     Pair("mysql", "lease"),
     Pair("mysql", "row_lock"),
     Pair("mysql", "advisory"),
+    *(Pair("mysql", form, as_mysql=True) for form in ("lease", "row_lock", "advisory")),
 ]
 
 
@@ -52,7 +56,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     for mark in metafunc.definition.iter_markers("databases"):
         chosen = [pair for pair in chosen if pair.database in mark.args]
     marks = {"postgres": [pytest.mark.postgres], "mysql": [pytest.mark.mysql]}
-    metafunc.parametrize("pair", [pytest.param(pair, id=str(pair), marks=marks.get(pair.database, [])) for pair in chosen])
+    slow = {True: [pytest.mark.slow], False: []}
+    params = [pytest.param(pair, id=str(pair), marks=[*marks.get(pair.database, []), *slow[pair.as_mysql]]) for pair in chosen]
+    metafunc.parametrize("pair", params)
 
 
 @pytest.fixture
@@ -62,7 +68,8 @@ def make_pool(pair: Pair, request: pytest.FixtureRequest) -> Callable[..., Pool]
         shared = MemoryPool()
         return lambda **_: shared
     url = parse_url(request.getfixturevalue(f"{pair.database}_url"))
-    return lambda **settings: open_pool(url, **{"size": 10, "acquire_timeout": 5.0, "command_timeout": 10.0, **settings})
+    kind: Callable[..., Pool] = AsMySQL if pair.as_mysql else open_pool
+    return lambda **settings: kind(url, **{"size": 10, "acquire_timeout": 5.0, "command_timeout": 10.0, **settings})
 
 
 @pytest.fixture

@@ -31,9 +31,21 @@ async def test_chosen_ids_where_the_database_always_generates_them(make_bench: M
         await bench.sql(text.replace("BY DEFAULT", "ALWAYS").replace("CREATE INDEX", ";CREATE INDEX"))
     else:  # it knows no such column: what is asked is the same
         bench = await make_bench()
-    rows = [NewRow(group="jobs", payload=b"%d" % n, row_id=n) for n in (70, 71)]
+    rows = [NewRow(group="jobs", payload=b"%d" % n, row_id=n) for n in (72, 70, 71)]
     assert await bench.publish(b"7", row_id=7) == [7]
-    assert await bench.engine.insert(bench.table, rows) == [70, 71]
+    assert await bench.engine.insert(bench.table, rows) == [72, 70, 71]
+    assert [(row["id"], bytes(row["payload"])) for row in await bench.rows()] == [(n, b"%d" % n) for n in (7, 70, 71, 72)]
+
+
+async def test_ids_of_many_rows_in_few_statements(make_bench: MakeBench, pair: Pair) -> None:
+    """Also where some of them have an id and some are given one, and columns of their own."""
+    bench = await make_bench()
+    rows = [NewRow(group="jobs", payload=b"%d" % n, row_id=5000 + n if n % 400 == 0 else None) for n in range(1500)]
+    ids = await bench.engine.insert(bench.table, rows)
+    assert [row_id for row_id in ids if row_id in {5000, 5400, 5800, 6200}] == [5000, 5400, 5800, 6200]
+    assert {row["id"]: bytes(row["payload"]) for row in await bench.rows()} == {
+        row_id: row.payload for row_id, row in zip(ids, rows, strict=True)
+    }
 
 
 async def test_a_dead_letter_table_that_always_generates_its_ids(make_bench: MakeBench, pair: Pair) -> None:

@@ -1,7 +1,8 @@
-"""Several subscriptions in a pool with room for one delivery: each has its turn."""
+"""A pool with room for one delivery: every subscription has its turn, and none waits for a connection that it keeps itself."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -29,4 +30,19 @@ async def test_a_busy_subscription_does_not_keep_the_others_out(make_bench: Make
     await bench.until_rows(lambda rows: rows == [])
     order = [str(delivery.group) for delivery in bench.deliveries]
     assert order.index("other") < 20, order
+    assert bench.logged == []
+
+
+async def test_a_connection_that_is_kept_serves_the_claim_that_waits_for_one(make_bench: MakeBench) -> None:
+    bench = await make_bench(pool={"size": 2, "acquire_timeout": 60.0})
+
+    async def slow(delivery: Delivery) -> None:
+        await asyncio.sleep(0.05)  # the worker has more free slots, and asks for a connection meanwhile
+        await delivery.settle(Ack())
+
+    await bench.subscribe(slow, max_workers=4)
+    for turn in range(1, 6):
+        await bench.publish(b"one")
+        await bench.until(lambda turn=turn: len(bench.seen) == turn)
+        await bench.until_rows(lambda rows: rows == [])
     assert bench.logged == []
