@@ -76,6 +76,7 @@ async def engine_alone(url: str, messages: int, workers: int) -> Figure:
     await _fill(broker, url, messages)
 
     async def deliver(delivery: Delivery) -> None:
+        delivery.handled()
         await delivery.settle(Ack())
         watch.tick()
 

@@ -12,7 +12,7 @@ from faststream.message import StreamMessage
 from faststream.message.message import AckStatus
 from typing_extensions import override
 
-from faststream_sql.engine import Ack, DeadLetter, Delivery, Nack, Outcome, Reject
+from faststream_sql.engine import Ack, DeadLetter, Delivery, Nack, Reject
 
 
 class DeadLetterMessage(HandlerException):
@@ -61,8 +61,8 @@ class SQLMessage(StreamMessage[Delivery]):
     @override
     async def ack(self) -> None:
         """Done: the row is deleted, or marked as processed."""
-        await self._settle(Ack())
-        await super().ack()
+        await self.raw_message.settle(Ack())
+        self._answer(AckStatus.ACKED)
 
     @override
     async def nack(self, delay: float | timedelta | None = None) -> None:
@@ -70,23 +70,24 @@ class SQLMessage(StreamMessage[Delivery]):
 
         Raises ValueError for a delay that cannot be; the row is then untouched.
         """
-        await self._settle(Nack(delay_seconds(delay)))
-        await super().nack()
+        await self.raw_message.settle(Nack(delay_seconds(delay)))
+        self._answer(AckStatus.NACKED)
 
     @override
     async def reject(self) -> None:
         """Dropped: finished like an ack."""
-        await self._settle(Reject())
-        await super().reject()
+        await self.raw_message.settle(Reject())
+        self._answer(AckStatus.REJECTED)
 
     async def dead_letter(self) -> None:
         """Given up: the row moves to the subscription's dead letter. Raises DeclarationError where none is declared."""
-        await self._settle(DeadLetter())
-        if self.committed is None:
-            self.committed = AckStatus.REJECTED
+        await self.raw_message.settle(DeadLetter())
+        self._answer(AckStatus.REJECTED)
 
-    async def _settle(self, outcome: Outcome) -> None:
-        await self.raw_message.settle(outcome)
+    def _answer(self, status: AckStatus) -> None:
+        """What FastStream keeps of it: the first answer."""
+        if self.committed is None:
+            self.committed = status
 
     def __str__(self) -> str:
         # `faststream publish --rpc` prints an answer so

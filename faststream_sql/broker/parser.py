@@ -7,10 +7,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from faststream.message import StreamMessage, decode_message
+from pydantic_core import from_json
 
 from faststream_sql.broker.message import SQLMessage
 from faststream_sql.engine import Delivery
 
+JSON = "application/json"
 CONTENT_TYPE = "content-type"
 CORRELATION_ID = "correlation_id"
 REPLY_TO = "reply_to"
@@ -35,21 +37,27 @@ async def parse_message(delivery: Delivery) -> SQLMessage:
 
 async def decode(message: StreamMessage[Any]) -> Any:
     """The body by its content type; without one, JSON where it is JSON."""
+    if not message.content_type or message.content_type == JSON:
+        try:
+            return from_json(message.body)  # twice as fast as the standard library's reader, which takes a little more: a lone surrogate
+        except ValueError:
+            pass
     return decode_message(message)
 
 
 def read_headers(raw: object) -> dict[str, Any]:
     """The headers of a row; empty where there are none, or where the column holds something else."""
-    if isinstance(raw, Mapping):
-        return dict(raw)
-    if isinstance(raw, (bytes, bytearray, memoryview)):
+    if isinstance(raw, memoryview):
         raw = bytes(raw)
-    elif not isinstance(raw, str):
-        return {}
+    elif not isinstance(raw, (str, bytes, bytearray)):
+        return dict(raw) if isinstance(raw, Mapping) else {}
     try:
-        headers = json.loads(raw)
+        headers = from_json(raw)
     except ValueError:
-        return {}
+        try:
+            headers = json.loads(raw)
+        except ValueError:
+            return {}
     return headers if isinstance(headers, dict) else {}
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any
@@ -151,6 +151,7 @@ class SQLSubscriber(SubscriberUsecase[Delivery]):
             return
         self._log_context = None
         await super().start()
+        self.lock = nullcontext()  # the engine knows what is in work, and waits for it
         subscription = await self._open()
         self._post_start()
         if self.calls:
@@ -198,6 +199,7 @@ class SQLSubscriber(SubscriberUsecase[Delivery]):
             await self._failed(msg, error)
             raise
         if self.ack_policy is not AckPolicy.MANUAL:
+            msg.handled()
             await self._settle(msg, Ack())
         elif msg.outcome is None:
             self._say(logging.WARNING, msg, "the handler settled nothing under AckPolicy.MANUAL; it is tried again by the backoff")

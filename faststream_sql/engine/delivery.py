@@ -34,6 +34,7 @@ class Delivery:
         "queue",
         "row_id",
         "suspect",
+        "when_handled",
     )
 
     def __init__(
@@ -77,7 +78,18 @@ class Delivery:
         """Whether the row was found to be no longer this delivery's own; its settlement is then void."""
         self.message: Any = None
         """What the caller of the engine made of the delivery, kept for it here."""
+        self.when_handled: Callable[[], None] | None = None
+        """Called once when its handler has ended; whoever gave it out sets it."""
         self._settle = settle
+
+    def handled(self) -> None:
+        """The handler has ended and only the settlement is left: another handler may start before that is committed.
+
+        Whoever delivers may say so before it settles; a delivery that has ended is handled in any case.
+        """
+        if self.when_handled is not None:
+            when_handled, self.when_handled = self.when_handled, None
+            when_handled()
 
     @property
     def row(self) -> dict[str, Any]:

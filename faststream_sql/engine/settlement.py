@@ -36,6 +36,8 @@ LONGEST_PAUSE_SECONDS = 2.0
 
 FLUSHES = 2
 """How many group statements are under way at once: while one commits, the next one gathers."""
+TOGETHER = 200
+"""How many settlements go out as one statement at most."""
 
 _TRY_AGAIN = (TransientError, ConnectionLostError, UnavailableError, ReadOnlyError, NoSpaceError, PoolTimeoutError)
 
@@ -81,15 +83,15 @@ class Settlement:
 class Settler:
     """Carries out one kind of settlement (finish, nack, …) for a subscription."""
 
-    def __init__(self, context: Context, purpose: str, many: GroupPlan | None, one: Plan, *, most: int) -> None:
+    def __init__(self, context: Context, purpose: str, many: GroupPlan | None, one: Plan) -> None:
         self._context = context
         self._purpose = purpose
         self._many = many
         self._one = one
-        self._most = most
         self._waiting: list[Settlement] = []
         self._flushes: set[asyncio.Task[None]] = set()
         self._scheduled = False
+        self._most_flushes = FLUSHES if context.pool.overlaps else 1
         self._holder = f"settlement of {context.name!r}"
         self._proof_has_attempt = context.table.table.attempt is not None
 
@@ -118,8 +120,8 @@ class Settler:
 
     def _start_flush(self) -> None:
         self._scheduled = False
-        while self._waiting and len(self._flushes) < FLUSHES:
-            batch, self._waiting = self._waiting[: self._most], self._waiting[self._most :]
+        while self._waiting and len(self._flushes) < self._most_flushes:
+            batch, self._waiting = self._waiting[:TOGETHER], self._waiting[TOGETHER:]
             flush = asyncio.get_running_loop().create_task(self._flush(batch))
             self._flushes.add(flush)
             flush.add_done_callback(self._flushed)
@@ -137,7 +139,10 @@ class Settler:
                         found = await run_group(connection, self._many, self._proofs(batch))
                 except (DataError, *_TRY_AGAIN) as error:  # one bad row must not fail the rest: each goes alone
                     found, unknown = set(), isinstance(error, ConnectionLostError)
-                batch = [settlement for settlement in batch if not self._settled(settlement, found)]
+                for settlement in batch:
+                    if settlement.delivery.key in found:
+                        settled_by(settlement.done)
+                batch = [settlement for settlement in batch if settlement.delivery.key not in found]
             for settlement in batch if len(batch) < 2 else ():
                 await self._alone(settlement, unknown=unknown)
             if len(batch) > 1:
@@ -149,12 +154,6 @@ class Settler:
                 settled_by(settlement.done, failure)
             if cancelled:
                 raise
-
-    def _settled(self, settlement: Settlement, found: set[object]) -> bool:
-        if settlement.delivery.key not in found:
-            return False
-        settled_by(settlement.done)
-        return True
 
     def _proofs(self, batch: Sequence[Settlement]) -> list[tuple[object, ...]]:
         """The rows of the group statement: a row with an unconfirmed expiry stands once for each (at most one of them matches)."""

@@ -136,16 +136,28 @@ class ClaimLoop:
 class BufferedSource:
     """Claims ahead of the workers, in one task. For forms whose claimed rows cost no connection.
 
+    At most `running` handlers run at once. A delivery whose handler has ended and whose settlement is on its way takes no handler's place,
+    so there may be more workers than that: they settle in few statements, and nobody stands still meanwhile.
+
     A row whose lease had ended may have killed its worker. Such a suspect is never claimed ahead and nothing is claimed ahead beside it, so
     that a row that kills its process spends no attempts but its own; on its last attempt it runs with nothing else at work.
     """
 
     def __init__(
-        self, context: Context, form: Form, loop: ClaimLoop, *, workers: int, prefetch: int, is_last: Callable[[Delivery], bool]
+        self,
+        context: Context,
+        form: Form,
+        loop: ClaimLoop,
+        *,
+        running: int,
+        workers: int,
+        prefetch: int,
+        is_last: Callable[[Delivery], bool],
     ) -> None:
         self._context = context
         self._form = form
         self._loop = loop
+        self._most_running = running
         self._workers = workers
         self._prefetch = prefetch
         self._is_last = is_last
@@ -153,7 +165,8 @@ class BufferedSource:
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._room = asyncio.Event()
         self._stopping = False
-        self._busy = workers  # until a worker asks for its first delivery
+        self._taken = 0  # and not finished
+        self._running = 0  # of these, the ones whose handler has not ended
         self._suspects: set[Delivery] = set()  # claimed and not finished
         self._sent_back = False
         self._alone: Delivery | None = None
@@ -167,27 +180,28 @@ class BufferedSource:
         self._task = asyncio.get_running_loop().create_task(self._fill(), name=f"claims of {self._context.name!r}")
 
     async def next(self) -> Delivery | None:
-        self._busy -= 1
-        try:
-            while not self._stopping:
-                if self._buffer and self._may_start(self._buffer[0]):
-                    return self._take()
-                self._room.set()
-                waiter = asyncio.get_running_loop().create_future()
-                self._waiting.append(waiter)
-                await waiter
-            return None
-        finally:
-            self._busy += 1
+        while not self._stopping:
+            if self._may_start():
+                return self._take()
+            self._room.set()
+            waiter = asyncio.get_running_loop().create_future()
+            self._waiting.append(waiter)
+            await waiter
+        return None
 
-    def _may_start(self, delivery: Delivery) -> bool:
-        if self._alone is not None:
+    def _may_start(self) -> bool:
+        """Whether the first row of the buffer may be handled now."""
+        if not self._buffer or self._running >= self._most_running or self._alone is not None:
             return False
-        return self._busy == 0 or not self._runs_alone(delivery)
+        return not self._taken or not self._runs_alone(self._buffer[0])
 
     def _take(self) -> Delivery:
         delivery = self._buffer.popleft()
-        self._alone = delivery if self._runs_alone(delivery) else None
+        self._taken += 1
+        self._running += 1
+        delivery.when_handled = self._handled
+        if delivery.suspect and self._runs_alone(delivery):
+            self._alone = delivery
         if len(self._buffer) <= self._prefetch // 2:
             self._room.set()
         return delivery
@@ -195,15 +209,22 @@ class BufferedSource:
     def _runs_alone(self, delivery: Delivery) -> bool:
         return delivery.suspect and self._is_last(delivery)
 
+    def _handled(self) -> None:
+        """A handler ended: another one may start."""
+        self._running -= 1
+        if self._waiting and self._buffer:
+            self._wake(1)
+
     def finished(self, delivery: Delivery) -> None:
         """A worker ended a delivery: what waited for that may start."""
+        delivery.handled()
+        self._taken -= 1
         if delivery.suspect:
             self._suspects.discard(delivery)
             if delivery is self._alone:
                 self._alone = None
             self._room.set()
-        if self._buffer:
-            self._wake(self._workers)
+            self._wake(len(self._buffer))
 
     def _wake(self, count: int) -> None:
         while count > 0 and self._waiting:
@@ -230,7 +251,11 @@ class BufferedSource:
         prefetch = 0 if self._suspects or self._sent_back else self._prefetch
         if len(self._buffer) > prefetch // 2:
             return 0
-        return prefetch - len(self._buffer) + self._workers - self._busy
+        return prefetch - len(self._buffer) + self._free()
+
+    def _free(self) -> int:
+        """How many more handlers could start now."""
+        return min(self._most_running - self._running, self._workers - self._taken)
 
     async def _admit(self, deliveries: list[Delivery]) -> int:
         """Put claimed rows into the buffer; those that must not wait behind a suspect go back. Returns how many stayed."""
@@ -247,7 +272,7 @@ class BufferedSource:
         """How many of the rows, from the first, may stay."""
         if not any(delivery.suspect for delivery in deliveries):
             return len(deliveries)
-        free = max(self._workers - self._busy - len(self._buffer), 0)
+        free = max(self._free() - len(self._buffer), 0)
         for position, delivery in enumerate(deliveries[:free]):
             if self._runs_alone(delivery):
                 return position if position or self._buffer else 1

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-import math
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -69,6 +68,11 @@ class Subscription:
         return 1 if self.table.fifo else self.options.max_workers
 
     @property
+    def _tasks_wanted(self) -> int:
+        """One worker takes its next row when its last one is settled; of several, as many again may wait for their commits."""
+        return self._workers_wanted if self._workers_wanted == 1 else 2 * self._workers_wanted
+
+    @property
     def alive(self) -> bool:
         """Whether it is started and all its loops run."""
         return self._workers is not None and self._workers.alive
@@ -91,10 +95,14 @@ class Subscription:
         if form.claims_ahead:
             prefetch = options.max_workers if options.prefetch is None else options.prefetch
             prefetch = 0 if self.table.fifo else prefetch
-            source = BufferedSource(context, form, claims, workers=self._workers_wanted, prefetch=prefetch, is_last=self._is_last)
+            count = self._tasks_wanted
+            source = BufferedSource(
+                context, form, claims, running=self._workers_wanted, workers=count, prefetch=prefetch, is_last=self._is_last
+            )
         else:
+            count = self._workers_wanted
             source = DirectSource(form, claims)
-        self._workers = Workers(context, form, source, wakeup, self._handling(context, form), count=self._workers_wanted)
+        self._workers = Workers(context, form, source, wakeup, self._handling(context, form), count=count)
         self._workers.start()
 
     async def by_hand(self) -> tuple[Form, Handling]:
@@ -187,10 +195,7 @@ class Subscription:
                 leases = dialect.lease(table, opened.types, dead_table)
                 await prepare_all(context.pool, leases, table, who)
                 lease = self._lease_seconds()
-                # Half the workers settle while the other half work: settled all at once, they would all wait for the commit. On a database
-                # that does one thing at a time there is nothing to overlap, and fewer statements are the better.
-                together = math.ceil(self.options.max_workers / 2) if context.pool.overlaps else self.options.max_workers
-                return LeaseForm(context, leases, lease, settle_together=together)
+                return LeaseForm(context, leases, lease)
             case "row_lock":
                 locks = dialect.row_lock(table, opened.types, dead_table)
                 self._check_pool(context, who)

@@ -218,6 +218,64 @@ async def test_a_suspect_on_its_last_attempt_runs_alone(make_bench: MakeBench) -
     await bench.until_rows(lambda rows: rows == [])
 
 
+@pytest.mark.parametrize(("workers", "most_at_once"), [(1, 1), (2, 4)])
+async def test_a_delivery_that_only_settles_takes_no_handlers_place(make_bench: MakeBench, workers: int, most_at_once: int) -> None:
+    """With several workers, as many deliveries again may wait for their commits; one worker takes its next row when its last is settled."""
+    bench = await make_bench()
+    running, at_once, most_running = 0, 0, 0
+    full, leave = asyncio.Event(), asyncio.Event()
+
+    async def settle_late(delivery: Delivery) -> None:
+        nonlocal running, at_once, most_running
+        running, at_once = running + 1, at_once + 1
+        most_running = max(most_running, running)
+        await asyncio.sleep(0)
+        running -= 1
+        delivery.handled()
+        if at_once == most_at_once:
+            full.set()
+        await leave.wait()
+        await delivery.settle(Ack())
+
+    await bench.publish(*[b"%d" % n for n in range(10)])
+    await bench.subscribe(settle_late, max_workers=workers, prefetch=6)
+    await full.wait()
+    await bench.until_rows(lambda rows: sum(row["locked_until"] is not None for row in rows) >= most_at_once + 3)
+    assert (at_once, most_running) == (most_at_once, workers)
+    leave.set()
+    await bench.until_rows(lambda rows: rows == [])
+    assert most_running == workers
+
+
+async def test_a_suspect_on_its_last_attempt_waits_for_settlements(make_bench: MakeBench) -> None:
+    """It may kill the process, and what is not committed by then would have spent its attempt."""
+    bench = await make_bench()
+    (poison,) = await bench.publish(b"poison")
+    await set_lease(bench, 3600)
+    await bench.publish(b"a")
+    handled, leave = asyncio.Event(), asyncio.Event()
+    settled_before: list[bool] = []
+
+    async def settle_late(delivery: Delivery) -> None:
+        if delivery.payload == b"poison":
+            settled_before.append(leave.is_set())
+        else:
+            delivery.handled()
+            handled.set()
+            await leave.wait()
+        await delivery.settle(Ack())
+
+    await bench.subscribe(settle_late, max_workers=2, max_attempts=3, dead_letter="jobs.dead")
+    await handled.wait()
+    await set_lease(bench, -1, f"id = {poison}")
+    await bench.until_rows(lambda rows: rows[0]["attempt"] == 4)
+    for _ in range(10):
+        await asyncio.sleep(0)
+    leave.set()
+    await bench.until_rows(lambda rows: rows == [])
+    assert settled_before == [True]
+
+
 async def test_rows_claimed_ahead_are_released_at_a_stop_with_their_attempts(bench: Bench) -> None:
     entered = asyncio.Event()
 

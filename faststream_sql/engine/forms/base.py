@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime
+from operator import itemgetter
 from typing import Any, Protocol
 
 from typing_extensions import assert_never
@@ -178,7 +179,7 @@ class RowReader:
         self._payload = positions.get("payload")
         self._headers = positions.get("headers") if "headers" in roles else None
         self.locked_until = positions.get("locked_until") if "locked_until" in roles else None
-        self._order = [positions[role] for role in table.table.claim_order]
+        self._order = itemgetter(*(positions[role] for role in table.table.claim_order))
 
     def key(self, row: Row) -> object:
         """The row's id, as the driver gave it."""
@@ -187,7 +188,7 @@ class RowReader:
     def sort(self, rows: list[Row]) -> list[Row]:
         """The rows in claim order: no statement that returns what it wrote promises one."""
         if len(rows) > 1:
-            rows.sort(key=lambda row: [row[n] for n in self._order])
+            rows.sort(key=self._order)
         return rows
 
     def read(self, row: Row, *, hold: Any, suspect: bool, settle: Callable[[Delivery, Outcome], Awaitable[None]]) -> Delivery:

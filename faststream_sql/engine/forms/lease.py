@@ -34,8 +34,7 @@ class LeaseForm:
 
     claims_ahead = True
 
-    def __init__(self, context: Context, statements: LeaseStatements, lease_seconds: int, *, settle_together: int) -> None:
-        """`settle_together` is how many settlements go out as one statement at most."""
+    def __init__(self, context: Context, statements: LeaseStatements, lease_seconds: int) -> None:
         self._context = context
         self._lease = lease_seconds
         self.renew_every_seconds: float | None = lease_seconds / 2
@@ -48,10 +47,10 @@ class LeaseForm:
             raise DeclarationError(msg)
         self._expiries = expiries
         self._times = context.table.types.times
-        self._finish = Settler(context, "finish", statements.finish_many, Once(statements.finish_one), most=settle_together)
-        self._nack = Settler(context, "nack", statements.nack_many, Once(statements.nack_one), most=settle_together)
-        self._hold = Settler(context, "nack", statements.renew_many, Once(statements.renew_one), most=settle_together)
-        self._bury = Settler(context, "dead letter", None, statements.bury, most=settle_together) if statements.bury else None
+        self._finish = Settler(context, "finish", statements.finish_many, Once(statements.finish_one))
+        self._nack = Settler(context, "nack", statements.nack_many, Once(statements.nack_one))
+        self._hold = Settler(context, "nack", statements.renew_many, Once(statements.renew_one))
+        self._bury = Settler(context, "dead letter", None, statements.bury) if statements.bury else None
         # A renewal that waits for long is of no use: it gives up early, and is tried again.
         self._renew_timeout = min(context.command_timeout, lease_seconds / 4)
 
@@ -79,20 +78,21 @@ class LeaseForm:
             if await self._lookout.look(connection, values):
                 rows = await self._claim.run(connection, {**values, "steps": self._lookout.steps()})
             self._lookout.claimed(enough=len(rows) == limit)
-        deliveries = [self._delivery(row, expires, sent_at) for row in self._reader.sort(rows)]
+        token = self._times["locked_until"].encode(expires)
+        deliveries = [self._delivery(row, expires, token, sent_at) for row in self._reader.sort(rows)]
         self._held.update(deliveries)
         kept, others = context.keys.take(deliveries)
         if others:
             await self.release(others)
         return kept
 
-    def _delivery(self, row: Sequence[object], expires: datetime, sent_at: float) -> Delivery:
+    def _delivery(self, row: Sequence[object], expires: datetime, token: object, sent_at: float) -> Delivery:
         was = row[self._reader.locked_until] if self._reader.locked_until is not None else None
         delivery = self._reader.read(row, hold=None, suspect=was is not None, settle=self.settle)
         most = self._context.table.types.attempt_max
         delivery.hold = LeaseHold(
             attempt=None if delivery.attempt is None else min(delivery.attempt + 1, most),
-            confirmed=self._times["locked_until"].encode(expires),
+            confirmed=token,
             expires=expires,
             confirmed_at=sent_at,
             trusted_until=sent_at + self._lease,
