@@ -2,12 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from datetime import date, datetime
+from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
 try:
-    from sqlalchemy import BigInteger, Column, DateTime, Identity, Index, Integer, LargeBinary, MetaData, Table, Text, Uuid, text
+    from sqlalchemy import (
+        BigInteger,
+        Boolean,
+        Column,
+        Date,
+        DateTime,
+        Float,
+        Identity,
+        Index,
+        Integer,
+        LargeBinary,
+        MetaData,
+        Numeric,
+        Table,
+        Text,
+        Uuid,
+        text,
+    )
     from sqlalchemy.dialects import mysql, postgresql
     from sqlalchemy.types import TypeEngine
 except ModuleNotFoundError as missing:
@@ -38,7 +58,13 @@ class _Types:
     headers: TypeEngine[Any]
     payload: TypeEngine[Any]
     plain: TypeEngine[Any]
+    """Of a plain column whose type the description does not say."""
+    plain_types: Mapping[type, TypeEngine[Any]]
     partial_indexes: bool = True
+
+    def of_plain(self, kind: type | None) -> TypeEngine[Any]:
+        """The type of a plain column."""
+        return self.plain if kind is None else self.plain_types.get(kind, self.plain)
 
 
 _BINARY_NAME = mysql.VARCHAR(191, charset="utf8mb4", collation="utf8mb4_bin")
@@ -52,6 +78,17 @@ _MYSQL = _Types(
     headers=_LONG_TEXT,
     payload=mysql.LONGBLOB(),
     plain=_LONG_TEXT,
+    plain_types={
+        bool: mysql.TINYINT(1),
+        int: BigInteger(),
+        float: mysql.DOUBLE(),
+        Decimal: Numeric(38, 10),
+        bytes: mysql.LONGBLOB(),
+        UUID: mysql.CHAR(36),
+        datetime: mysql.DATETIME(fsp=6),
+        date: Date(),
+        dict: mysql.JSON(),
+    },
     partial_indexes=False,
 )
 _SQLITE = _Types(
@@ -63,8 +100,27 @@ _SQLITE = _Types(
     headers=Text(),
     payload=LargeBinary(),
     plain=Text(),
+    plain_types={bool: Integer(), int: Integer(), float: Float(), bytes: LargeBinary()},
 )
-_POSTGRES = replace(_SQLITE, integer_id=BigInteger(), uuid=Uuid(), time=DateTime(timezone=True), now="now()", headers=postgresql.JSONB())
+_POSTGRES = replace(
+    _SQLITE,
+    integer_id=BigInteger(),
+    uuid=Uuid(),
+    time=DateTime(timezone=True),
+    now="now()",
+    headers=postgresql.JSONB(),
+    plain_types={
+        bool: Boolean(),
+        int: BigInteger(),
+        float: postgresql.DOUBLE_PRECISION(),
+        Decimal: Numeric(),
+        bytes: LargeBinary(),
+        UUID: Uuid(),
+        datetime: DateTime(timezone=True),
+        date: Date(),
+        dict: postgresql.JSONB(),
+    },
+)
 _TYPES = {"postgresql": _POSTGRES, "postgres": _POSTGRES, "mysql": _MYSQL, "mariadb": _MYSQL, "sqlite": _SQLITE}
 
 
@@ -113,7 +169,7 @@ def _add(metadata: MetaData, table: QueueTable, types: _Types) -> None:
         if role != "id":
             kind, default = roles[role]
             columns.append(Column(column.name, kind, nullable=role in _NULLABLE, server_default=text(default) if default else None))
-    columns += [Column(column.name, types.plain) for column in table.columns]
+    columns += [Column(column.name, types.of_plain(column.type)) for column in table.columns]
     engine: dict[str, Any] = {} if types.partial_indexes else {"mysql_engine": "InnoDB", "mariadb_engine": "InnoDB"}
     if types is _SQLITE and table.id_type is int:
         engine["sqlite_autoincrement"] = True  # without it an id is given out again after a delete

@@ -267,6 +267,10 @@ class Dialect(Protocol):
     notify: Statement | None
     """Tells the listeners of `:channel` about `:group`, when the transaction that it runs in commits; None where the database cannot."""
 
+    def plain_value(self, value: object, sql: str) -> object:
+        """The value of a plain column as it is bound; `sql` is the column's type as the catalogue spells it."""
+        ...
+
     def insert(self, table: QueueTable, types: ColumnTypes, columns: Sequence[str]) -> Statement:
         """Insert one row and return its id. `columns` names roles and plain columns; a value `:c0`, `:c1`, … goes into each."""
         ...

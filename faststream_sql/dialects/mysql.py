@@ -28,6 +28,7 @@ from faststream_sql.dialects.base import (
 from faststream_sql.dialects.compiler import Compiler, Spelling
 from faststream_sql.dialects.mysql_names import database_of, lock_name, quote, text_literal
 from faststream_sql.dialects.mysql_schema import claim_columns, index_ddl, judge_types, recommended_types, table_ddl
+from faststream_sql.dialects.plain import as_json
 from faststream_sql.dialects.schema import claim_index, dead_letter_columns
 from faststream_sql.dialects.template import listed
 from faststream_sql.table.catalogue import ColumnFacts, IndexFacts
@@ -105,6 +106,9 @@ class MySQL:
 
     def recommended_types(self, table: QueueTable) -> ColumnTypes:
         return recommended_types(table)
+
+    def plain_value(self, value: object, sql: str) -> object:
+        return as_json(value)
 
     def insert(self, table: QueueTable, types: ColumnTypes, columns: Sequence[str]) -> Statement:
         text = f"{self._insert_head(table, columns)} ({', '.join(f':c{n}' for n in range(len(columns)))}){self._returning(table)}"
@@ -260,8 +264,8 @@ def _bury_held(compiler: Compiler, dead: QueueTable | None) -> tuple[Statement, 
 
 
 def _move(compiler: Compiler, dead: QueueTable, template: str) -> Statement:
-    columns, values = dead_letter_columns(compiler.table, dead, quote)
-    return _statement(compiler, "dead letter", template.replace("<columns>", columns).replace("<values>", values))
+    move = dead_letter_columns(compiler.table, dead, quote)
+    return _statement(compiler, "dead letter", move.into(template), **move.names)
 
 
 def _group(compiler: Compiler, purpose: str, new: Mapping[str, str] | None, *, clear: bool = False) -> GroupSelectThenWrite:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from datetime import date, datetime
+from decimal import Decimal
 from uuid import UUID
 
 from faststream_sql.dialects.base import ColumnTypes
 from faststream_sql.dialects.mysql_names import quote
+from faststream_sql.dialects.plain import sql_type
 from faststream_sql.dialects.schema import find_columns, index_name, leases_index_name, refuse_null, refuse_type
 from faststream_sql.dialects.times import TimeCodec, TimeKind
 from faststream_sql.errors import SchemaError
@@ -40,12 +43,25 @@ _RECOMMENDED = {
 }
 
 
+_PLAIN: dict[type, str] = {
+    bool: "tinyint(1)",
+    int: "bigint",
+    float: "double",
+    Decimal: "decimal(38,10)",
+    bytes: "longblob",
+    UUID: "char(36)",
+    datetime: "datetime(6)",
+    date: "date",
+    dict: "json",
+}
+
+
 def recommended_types(table: QueueTable) -> ColumnTypes:
     """The types that `table_ddl` creates."""
     roles = table.roles()
     times = {role: TimeCodec(TimeKind.NAIVE_UTC) for role in _TIMES if role in roles}
     sql = {role: _RECOMMENDED[role].split(" ", 1)[0] for role in roles if role != "id"}
-    sql |= {"id": _key(table), **{column.name: "longtext" for column in table.columns}}
+    sql |= {"id": _key(table), **{column.name: sql_type(column, _PLAIN, "longtext") for column in table.columns}}
     form = "text" if table.id_type is UUID else "native"
     return ColumnTypes(sql, times, _INTEGERS["int"], "binary", "text", form, index_name(table))
 
@@ -94,7 +110,7 @@ def table_ddl(table: QueueTable, qualified: str) -> tuple[str, ...]:
     generated = " AUTO_INCREMENT" if table.id.generated and table.id_type is int else ""
     lines = [f"{quote(table.id.name)} {_key(table)} NOT NULL{generated} PRIMARY KEY"]
     lines += [f"{quote(column.name)} {_RECOMMENDED[role]}" for role, column in table.roles().items() if role != "id"]
-    lines += [f"{quote(column.name)} longtext CHARACTER SET utf8mb4" for column in table.columns]
+    lines += [f"{quote(column.name)} {sql_type(column, _PLAIN, 'longtext CHARACTER SET utf8mb4')}" for column in table.columns]
     lines.append(f"KEY {quote(index_name(table))} ({', '.join(quote(name) for name in claim_columns(table))})")
     if table.fifo and table.group and table.locked_until:  # which leases of a group live
         columns = f"{quote(table.group.name)}, {quote(table.locked_until.name)}"

@@ -23,6 +23,7 @@ from faststream_sql.dialects.base import (
     Statement,
 )
 from faststream_sql.dialects.compiler import Compiler, Spelling
+from faststream_sql.dialects.plain import as_json, as_text
 from faststream_sql.dialects.postgres_schema import judge_types, quote, recommended_types, table_ddl
 from faststream_sql.dialects.schema import claim_index, dead_letter_columns, key_expression
 from faststream_sql.dialects.template import Param, listed
@@ -80,6 +81,10 @@ class Postgres:
 
     def recommended_types(self, table: QueueTable) -> ColumnTypes:
         return recommended_types(table)
+
+    def plain_value(self, value: object, sql: str) -> object:
+        text = sql.startswith(("text", "character"))  # the driver takes nothing but a str for these
+        return as_json(as_text(value) if text else value)
 
     def insert(self, table: QueueTable, types: ColumnTypes, columns: Sequence[str]) -> Statement:
         names = _column_names(table, columns)
@@ -200,8 +205,8 @@ def _bury(compiler: Compiler, dead: QueueTable | None, *, in_group: str, in_tabl
         return compiler.statement("dead letter", in_group)
     if dead is None:
         return None
-    columns, values = dead_letter_columns(compiler.table, dead, quote)
-    return compiler.statement("dead letter", in_table.replace("<columns>", columns).replace("<values>", values))
+    move = dead_letter_columns(compiler.table, dead, quote)
+    return compiler.statement("dead letter", move.into(in_table), **move.names)
 
 
 def _group(compiler: Compiler, purpose: str, write: str, *extra: tuple[str, str], strength: str = "UPDATE") -> GroupStatement:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from datetime import date, datetime
+from decimal import Decimal
 from uuid import UUID
 
 from faststream_sql.dialects.base import ColumnTypes
+from faststream_sql.dialects.plain import sql_type
 from faststream_sql.dialects.schema import find_columns, index_name, leases_index_name, refuse_null, refuse_type
 from faststream_sql.dialects.times import TimeCodec, TimeKind
 from faststream_sql.errors import DeclarationError, SchemaError
@@ -44,11 +47,24 @@ def quote(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
+_PLAIN: dict[type, str] = {
+    bool: "boolean",
+    int: "bigint",
+    float: "double precision",
+    Decimal: "numeric",
+    bytes: "bytea",
+    UUID: "uuid",
+    datetime: "timestamp with time zone",
+    date: "date",
+    dict: "jsonb",
+}
+
+
 def recommended_types(table: QueueTable) -> ColumnTypes:
     """The types that `table_ddl` creates."""
     sql = {role: _RECOMMENDED[role] for role in table.roles() if role != "id"}
     times: dict[str, TimeCodec] = {role: TimeCodec(TimeKind.AWARE) for role in _TIMES if role in sql}
-    sql |= {column.name: "text" for column in table.columns}
+    sql |= {column.name: sql_type(column, _PLAIN, "text") for column in table.columns}
     return ColumnTypes({"id": _id_type(table), **sql}, times, _INTEGERS["integer"], "binary", "json")
 
 
@@ -81,7 +97,7 @@ def table_ddl(table: QueueTable, qualified: str, *, identity: bool) -> tuple[str
             null = "" if role in _NULLABLE else " NOT NULL"
             default = f" DEFAULT {_DEFAULTS[role]}" if role in _DEFAULTS else ""
             lines.append(f"{quote(column.name)} {types[role]}{null}{default}")
-    lines += [f"{quote(column.name)} text" for column in table.columns]
+    lines += [f"{quote(column.name)} {types[column.name]}" for column in table.columns]
     where = f" WHERE {quote(table.processed_at.name)} IS NULL" if table.processed_at else ""
     index = ", ".join(quote(column.name) for column in table.index_columns)
     body = ",\n    ".join(lines)

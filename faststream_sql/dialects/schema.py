@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from string import Formatter
+from typing import NamedTuple
 
 from faststream_sql.dialects.template import listed
 from faststream_sql.errors import SchemaError
@@ -30,17 +31,42 @@ def claim_index(table: QueueTable, indexes: Sequence[IndexFacts], lead: Sequence
     return next((index.name for index in indexes if index.columns[: len(wanted)] == wanted), None)
 
 
-def dead_letter_columns(table: QueueTable, dead: QueueTable, quote: Callable[[str], str]) -> tuple[str, str]:
-    """The column list of an insert into the dead letter table, and the marks of the values that fill it, in the same order.
+class Move(NamedTuple):
+    """What an insert into a dead letter table is made of."""
+
+    columns: str
+    """The columns, as marks of a template."""
+    values: str
+    """The values that fill them, in the same order."""
+    names: Mapping[str, str]
+    """What the marks stand for."""
+
+    def into(self, template: str) -> str:
+        """The template with both lists in their places."""
+        return template.replace("<columns>", self.columns).replace("<values>", self.values)
+
+
+def dead_letter_columns(table: QueueTable, dead: QueueTable, quote: Callable[[str], str]) -> Move:
+    """The columns of a row that move into the dead letter table, and their values.
 
     A role goes to the same role and a plain column to its own name. A lease ends with the move, and a form that counts the attempt at its
     claim writes back the attempt that the failed delivery read.
     """
-    roles = [(dead.roles()[role].name, role) for role in table.roles() if role in dead.roles()]
-    marks = {"locked_until": "NULL", "attempt": "{attempt}" if table.form == "row_lock" else ":delivered"}
-    columns = [quote(name) for name, _ in roles] + [quote(column.name) for column in table.columns]
-    values = [marks.get(role, f"{{{role}}}") for _, role in roles] + [quote(column.name) for column in table.columns]
-    return listed(columns), listed(values)
+    changed = {"locked_until": "NULL", "attempt": "{attempt}" if table.form == "row_lock" else ":delivered"}
+    roles = [role for role in table.roles() if role in dead.roles()]
+    kept = [role for role in roles if role not in changed]
+    plain = [quote(column.name) for column in table.columns]
+    names = {
+        "moved_to": listed([*(quote(dead.roles()[role].name) for role in kept), *plain]),
+        "moved": listed([*(quote(table.roles()[role].name) for role in kept), *plain]),
+    }
+    columns, values = ["{moved_to}"], ["{moved}"]
+    for role in roles:
+        if role in changed:
+            names[f"dead_{role}"] = quote(dead.roles()[role].name)
+            columns.append(f"{{dead_{role}}}")
+            values.append(changed[role])
+    return Move(", ".join(columns), ", ".join(values), names)
 
 
 def requeued_columns(dead: QueueTable, home: QueueTable, quote: Callable[[str], str]) -> dict[str, str]:

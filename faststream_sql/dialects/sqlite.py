@@ -21,6 +21,7 @@ from faststream_sql.dialects.base import (
     Statement,
 )
 from faststream_sql.dialects.compiler import Compiler, Spelling
+from faststream_sql.dialects.plain import as_json, as_simple
 from faststream_sql.dialects.schema import claim_index, dead_letter_columns, key_expression
 from faststream_sql.dialects.sqlite_schema import judge_types, quote, recommended_types, table_ddl
 from faststream_sql.dialects.template import listed
@@ -56,6 +57,9 @@ class SQLite:
 
     def recommended_types(self, table: QueueTable) -> ColumnTypes:
         return recommended_types(table)
+
+    def plain_value(self, value: object, sql: str) -> object:
+        return as_json(as_simple(value))
 
     def insert(self, table: QueueTable, types: ColumnTypes, columns: Sequence[str]) -> Statement:
         roles = table.roles()
@@ -159,8 +163,8 @@ def _bury(compiler: Compiler, dead: QueueTable | None, *, select: str = sql.BURY
         return SelectThenWrite(found, (compiler.statement("dead letter", update),), pack_ids)
     if dead is None:
         return None
-    columns, values = dead_letter_columns(compiler.table, dead, quote)
-    insert = compiler.statement("dead letter", sql.BURY_INSERT.replace("<columns>", columns).replace("<values>", values))
+    move = dead_letter_columns(compiler.table, dead, quote)
+    insert = compiler.statement("dead letter", move.into(sql.BURY_INSERT), **move.names)
     return SelectThenWrite(found, (insert, compiler.statement("dead letter", sql.BURY_DELETE)), pack_ids)
 
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import date, datetime
+from decimal import Decimal
 from uuid import UUID
 
 from faststream_sql.dialects.base import ColumnTypes
+from faststream_sql.dialects.plain import sql_type
 from faststream_sql.dialects.schema import find_columns, index_name, leases_index_name, refuse_null, refuse_type
 from faststream_sql.dialects.times import TimeCodec, TimeKind
 from faststream_sql.errors import DeclarationError
@@ -33,6 +36,20 @@ def quote(name: str) -> str:
         msg = f"{name!r} cannot be a name in SQLite: it holds a NUL"
         raise DeclarationError(msg)
     return '"' + name.replace('"', '""') + '"'
+
+
+_PLAIN: dict[type, str] = {
+    bool: "INTEGER",
+    int: "INTEGER",
+    float: "REAL",
+    Decimal: "TEXT",
+    str: "TEXT",
+    bytes: "BLOB",
+    UUID: "TEXT",
+    datetime: "TEXT",
+    date: "TEXT",
+    dict: "TEXT",
+}
 
 
 def recommended_types(table: QueueTable) -> ColumnTypes:
@@ -72,7 +89,7 @@ def table_ddl(table: QueueTable) -> tuple[str, ...]:
     key = "INTEGER PRIMARY KEY AUTOINCREMENT" if table.id_type is int else "TEXT PRIMARY KEY NOT NULL"
     lines = [f"{quote(table.id.name)} {key}"]
     lines += [f"{quote(column.name)} {_RECOMMENDED[role]}" for role, column in table.roles().items() if role != "id"]
-    lines += [quote(column.name) for column in table.columns]
+    lines += [f"{quote(column.name)} {sql_type(column, _PLAIN, '')}".rstrip() for column in table.columns]
     where = f" WHERE {quote(table.processed_at.name)} IS NULL" if table.processed_at else ""
     index = ", ".join(quote(column.name) for column in table.index_columns)
     body = ",\n    ".join(lines)

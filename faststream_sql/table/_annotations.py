@@ -7,10 +7,11 @@ from datetime import datetime
 from types import NoneType, UnionType
 from typing import Annotated, Any, Final, ForwardRef, Literal, NewType, Union, get_args, get_origin
 
+from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from faststream_sql.errors import DeclarationError
-from faststream_sql.table.roles import Column, Marker, RoleName
+from faststream_sql.table.roles import PLAIN_TYPES, Column, Marker, RoleName
 from faststream_sql.table.table import ID_TYPES, IdType
 
 _MARKERS: Final[tuple[type[Marker | Column], ...]] = (*get_args(Marker), Column)
@@ -69,6 +70,17 @@ def id_type_of(where: str, annotation: object) -> IdType:
         if classes == {id_type}:
             return id_type
     raise DeclarationError(f"{where}: {_shown(annotation)} cannot name a row: an Id is an int, a UUID or a str, and never None")
+
+
+def plain_type_of(annotation: object) -> type | None:
+    """The type of a plain column's values, one of `PLAIN_TYPES`; None where the annotation names no such type, or several."""
+    classes = {found for found in _classes(annotation) if found is not NoneType}
+    if len(classes) != 1:
+        return None
+    (found,) = classes
+    if issubclass(found, (Mapping, list, BaseModel)):
+        return dict
+    return next((kind for kind in PLAIN_TYPES if issubclass(found, kind)), None)
 
 
 def check_annotation(where: str, role: RoleName, annotation: object) -> None:

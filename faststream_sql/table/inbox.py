@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import ClassVar
 
 from pydantic import BaseModel, ConfigDict
 from typing_extensions import TypedDict, Unpack
 
 from faststream_sql.errors import DeclarationError
-from faststream_sql.table._annotations import check_annotation, id_type_of, marker_of
+from faststream_sql.table._annotations import check_annotation, id_type_of, marker_of, plain_type_of
 from faststream_sql.table.roles import Column, Group, Id, Marker, RoleName
 from faststream_sql.table.table import IdType, Isolation, QueueTable, check_name
 
@@ -100,7 +101,7 @@ def _describe(
             )
         owners[column.name] = field_name
         if marker is None or isinstance(marker, Column):
-            plain.append(column)
+            plain.append(replace(column, type=column.type or plain_type_of(field.annotation)))
             continue
         if marker.role in players:
             raise DeclarationError(

@@ -6,8 +6,12 @@ where that differs from the field's. A table plays each role on one column at mo
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import builtins
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from decimal import Decimal
 from typing import ClassVar, Final, Literal, TypeAlias, get_args
+from uuid import UUID
 
 RoleName: TypeAlias = Literal[
     "id", "group", "priority", "partition_key", "retry_after", "attempt", "processed_at", "locked_until", "headers", "payload"
@@ -16,6 +20,9 @@ RoleName: TypeAlias = Literal[
 
 ROLE_NAMES: Final[tuple[RoleName, ...]] = get_args(RoleName)
 
+PLAIN_TYPES: Final[tuple[type, ...]] = (bool, int, float, Decimal, str, bytes, UUID, datetime, date, dict)
+"""What `Column(type=)` may name. A dict is JSON."""
+
 
 @dataclass(frozen=True, slots=True)
 class Column:
@@ -23,10 +30,14 @@ class Column:
 
     The name is always quoted, so any name works. A `generated` column is filled in by the database on insert, and publish
     never writes it; `None` leaves that to the role. A `Column` that came out of a `QueueTable` always says True or False.
+
+    `type` is the Python type of a plain column's values, one of `PLAIN_TYPES`, for the recommended DDL alone; `None` means text. A model
+    says it by the annotation of its field.
     """
 
     name: str
     generated: bool | None = None
+    type: builtins.type | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

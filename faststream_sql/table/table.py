@@ -11,7 +11,7 @@ from uuid import UUID
 from typing_extensions import Self
 
 from faststream_sql.errors import DeclarationError
-from faststream_sql.table.roles import ROLE_NAMES, Column, RoleName
+from faststream_sql.table.roles import PLAIN_TYPES, ROLE_NAMES, Column, RoleName
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -237,7 +237,10 @@ def _column(where: str, value: str | Column, *, generated: bool) -> Column:
     """A column that says who fills it in: as it was declared, else by `generated`."""
     column = value if isinstance(value, Column) else Column(value)
     check_name(where, column.name)
-    return Column(column.name, generated if column.generated is None else column.generated)
+    if column.type is not None and column.type not in PLAIN_TYPES:
+        known = ", ".join(kind.__name__ for kind in PLAIN_TYPES)
+        raise DeclarationError(f"{where}: type={column.type!r} cannot be that of a column: give one of {known}")
+    return Column(column.name, generated if column.generated is None else column.generated, column.type)
 
 
 def _check_columns(where: str, table: QueueTable) -> None:

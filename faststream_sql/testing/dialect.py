@@ -93,9 +93,9 @@ class Memory(SQLite):
         if table.group:
             bury = (compiler.statement("dead letter", _BURY_IN_GROUP),)
         elif dead is not None:
-            columns, values = dead_letter_columns(table, dead, self.quote)
-            move = _BURY_IN_TABLE.replace("<columns>", columns).replace("<values>", values)
-            bury = (compiler.statement("dead letter", move), compiler.statement("dead letter", _DELETE))
+            move = dead_letter_columns(table, dead, self.quote)
+            insert = compiler.statement("dead letter", move.into(_BURY_IN_TABLE), **move.names)
+            bury = (insert, compiler.statement("dead letter", _DELETE))
         return RowLockStatements(
             claimed=compiler.claimed,
             claim=compiler.statement("claim", _HEAD if table.fifo else _FREE),

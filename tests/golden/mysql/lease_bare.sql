@@ -57,4 +57,4 @@ WHERE `id` = %s
 FOR UPDATE;
 
 -- dead letter
-INSERT INTO `report_jobs_dead` (`id`, `locked_until`, `payload`) SELECT `id`, NULL, `payload` FROM `report_jobs` WHERE `id` IN (%s);
+INSERT INTO `report_jobs_dead` (`id`, `payload`, `locked_until`) SELECT `id`, `payload`, NULL FROM `report_jobs` WHERE `id` IN (%s);

@@ -100,5 +100,5 @@ WITH gone AS (DELETE FROM "report_jobs"
 WHERE "id" = $1
   AND "locked_until" IN ($2, $3)
 RETURNING *)
-INSERT INTO "report_jobs_dead" ("id", "locked_until", "payload") OVERRIDING SYSTEM VALUE
-SELECT "id", NULL, "payload" FROM gone RETURNING "id";
+INSERT INTO "report_jobs_dead" ("id", "payload", "locked_until") OVERRIDING SYSTEM VALUE
+SELECT "id", "payload", NULL FROM gone RETURNING "id";

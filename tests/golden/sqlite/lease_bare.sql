@@ -77,7 +77,7 @@ WHERE "id" = ?1
   AND "locked_until" IN (?2, ?3);
 
 -- dead letter
-INSERT INTO "report_jobs_dead" ("id", "locked_until", "payload") SELECT "id", NULL, "payload" FROM "report_jobs"
+INSERT INTO "report_jobs_dead" ("id", "payload", "locked_until") SELECT "id", "payload", NULL FROM "report_jobs"
 WHERE "id" IN (SELECT value FROM json_each(?1));
 
 -- dead letter
