@@ -37,7 +37,7 @@ class Column:
 
     name: str
     generated: bool | None = None
-    type: builtins.type | None = field(default=None, compare=False)
+    type: builtins.type | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
