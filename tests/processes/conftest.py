@@ -22,7 +22,10 @@ class Queue:
         self._broker = broker
 
     async def publish(self, count: int) -> list[int]:
-        return list(await self._broker.publish_batch(*[b"x"] * count, queue="jobs"))
+        return await self.publish_all([b"x"] * count)
+
+    async def publish_all(self, payloads: list[bytes], group: str = "jobs") -> list[int]:
+        return list(await self._broker.publish_batch(*payloads, queue=group))
 
     async def rows(self) -> list[tuple[Any, ...]]:
         """Id, group, attempt of every row."""
@@ -53,8 +56,8 @@ class Queues:
     def __init__(self) -> None:
         self._brokers: list[SQLBroker] = []
 
-    async def open(self, url: str, form: str) -> Queue:
-        broker = SQLBroker(url, table=described(form), logger=None)
+    async def open(self, url: str, form: str, *, fifo: bool = False) -> Queue:
+        broker = SQLBroker(url, table=described(form, fifo=fifo), logger=None)
         self._brokers.append(broker)
         await broker.create_tables()
         return Queue(broker)
