@@ -195,6 +195,8 @@ class RowLockStatements:
     With one, no transaction is kept open between two deliveries."""
     probe: Statement | None = None
     """As in the lease form."""
+    savepoint: tuple[str, str] | None = None
+    """Marks a point in the transaction, and undoes all that failed after it. None where a failed statement undoes itself."""
 
 
 @dataclass(frozen=True, slots=True)

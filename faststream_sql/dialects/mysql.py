@@ -156,6 +156,7 @@ class MySQL:
             finish=_statement(compiler, "finish", sql.PROCESS_HELD if table.processed_at else sql.DELETE_HELD),
             nack=_statement(compiler, "nack", sql.NACK_HELD),
             bury=_bury_held(compiler, dead),
+            savepoint=sql.SAVEPOINT,
             commit_and_begin=lambda _: "COMMIT",
             finish_inline=None,
             take=None if table.fifo else _statement(compiler, "claim", sql.TAKE_ROW_LOCK),

@@ -8,6 +8,8 @@ says more.
 
 from __future__ import annotations
 
+SAVEPOINT = ("SAVEPOINT dead_letter", "ROLLBACK TO SAVEPOINT dead_letter")
+
 # The last two are MariaDB's. In seconds; 0 is no limit.
 LIMITS = """
 SHOW SESSION VARIABLES

@@ -139,6 +139,7 @@ class Postgres:
             finish=compiler.statement("finish", sql.PROCESS_HELD if table.processed_at else sql.DELETE_HELD),
             nack=compiler.statement("nack", sql.NACK_HELD),
             bury=() if bury is None else (bury,),
+            savepoint=sql.SAVEPOINT,
             commit_and_begin=commit_and_begin,
             finish_inline=None if table.processed_at or table.id_type is str else _finish_inline(compiler),
         )

@@ -14,6 +14,7 @@ WHERE name IN ('idle_in_transaction_session_timeout', 'transaction_timeout') AND
 """
 LIMITS_OUTSIDE = "SELECT name, setting::float8 / 1000 FROM pg_settings WHERE name = 'idle_session_timeout' AND setting::bigint > 0"
 
+SAVEPOINT = ("SAVEPOINT dead_letter", "ROLLBACK TO SAVEPOINT dead_letter")
 NOTIFY = "SELECT pg_notify($1, $2)"
 
 # --- lease -----------------------------------------------------------------------------------------------------------------------------

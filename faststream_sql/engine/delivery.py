@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from faststream_sql.engine.outcome import Nack, Outcome
+from faststream_sql.errors import LeaseLostError
 
 
 class Delivery:
@@ -34,6 +35,7 @@ class Delivery:
         "queue",
         "row_id",
         "suspect",
+        "unsettled",
         "when_handled",
     )
 
@@ -76,6 +78,8 @@ class Delivery:
         """Whether a nack of it is the backoff's: an error, and not an answer of the handler."""
         self.lease_lost = False
         """Whether the row was found to be no longer this delivery's own; its settlement is then void."""
+        self.unsettled = False
+        """Whether its settlement failed: the row is as it was, and returns by itself."""
         self.message: Any = None
         """What the caller of the engine made of the delivery, kept for it here."""
         self.when_handled: Callable[[], None] | None = None
@@ -111,7 +115,13 @@ class Delivery:
             if self.after_error and isinstance(outcome, Nack):
                 outcome = replace(outcome, after_error=True)
             self.outcome = outcome
-            await self._settle(self, outcome)
+            try:
+                await self._settle(self, outcome)
+            except LeaseLostError:
+                raise  # somebody else's row
+            except BaseException:
+                self.unsettled = True
+                raise
 
     def __repr__(self) -> str:
         return f"<Delivery of row {self.row_id!r} of {self.group!r}, attempt {self.attempt}, {self.outcome or 'in work'}>"

@@ -13,7 +13,7 @@ from faststream_sql.drivers.base import Listener, Pool
 from faststream_sql.engine.clock import Clock
 from faststream_sql.engine.forms.base import Log
 from faststream_sql.engine.wakeup import WakeupHub
-from faststream_sql.errors import ClosedError, ConnectionLostError, DeclarationError, SQLBrokerError
+from faststream_sql.errors import ClosedError, DeclarationError, SQLBrokerError
 from faststream_sql.table.table import QueueTable
 
 PROBE_SECONDS = 15.0
@@ -124,5 +124,5 @@ class Listening:
         while not await self._clock.wait(session.ended, PROBE_SECONDS):
             try:
                 await session.probe(PROBE_TIMEOUT_SECONDS)
-            except ConnectionLostError:
+            except SQLBrokerError:
                 return

@@ -100,6 +100,8 @@ class ClaimLoop:
             if isinstance(error, ClosedError):
                 raise
             return await self._wait_out(logging.ERROR, error, LONGEST_PAUSE_SECONDS)
+        except Exception as error:  # of no class that is known: a reason to say it, and none to stop claiming
+            return await self._wait_out(logging.ERROR, error, LONGEST_PAUSE_SECONDS)
         self._rivals = 0
         if self._logged_at is not None:
             self._context.log(logging.INFO, f"{self._context.name!r} claims again")
@@ -119,14 +121,14 @@ class ClaimLoop:
             told = found
         return await self._wait_out(logging.ERROR, told, SCHEMA_PAUSE_SECONDS)
 
-    async def _wait_out(self, level: int, error: SQLBrokerError, longest_seconds: float) -> list[Delivery]:
+    async def _wait_out(self, level: int, error: Exception, longest_seconds: float) -> list[Delivery]:
         self._complain(level, error)
         await self._context.clock.sleep(self._pause * random.uniform(0.7, 1.3))
         self._pause = min(self._pause * 2, longest_seconds)
         self.hungry = True
         return []
 
-    def _complain(self, level: int, error: SQLBrokerError) -> None:
+    def _complain(self, level: int, error: Exception) -> None:
         now = self._context.clock.monotonic()
         if self._logged_at is None or now - self._logged_at >= QUIET_SECONDS:
             self._logged_at = now

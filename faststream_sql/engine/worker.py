@@ -10,7 +10,7 @@ from contextvars import ContextVar
 from faststream_sql.engine.backoff import Backoff, ExponentialBackoff, backoff_seconds
 from faststream_sql.engine.delivery import Delivery
 from faststream_sql.engine.forms.base import Context, Form
-from faststream_sql.engine.outcome import DeadLetter, Nack, Outcome, attempts_spent
+from faststream_sql.engine.outcome import DeadLetter, Nack, attempts_spent
 from faststream_sql.engine.source import Source
 from faststream_sql.engine.wakeup import Wakeup
 from faststream_sql.errors import ClosedError, SQLBrokerError
@@ -19,6 +19,8 @@ Deliver = Callable[[Delivery], Awaitable[None]]
 
 CANCEL_SECONDS = 1.0
 """How long a cancelled handler has to end before it is left behind."""
+UNSETTLED_SECONDS = 5.0
+"""How long a worker waits at most after a settlement that failed, where the row is free again at once."""
 SETTLE_SECONDS = 2.0
 """How long a stop waits for settlements under way, and for the release of what was cut off."""
 
@@ -61,10 +63,13 @@ class Handling:
             delivery.error = error
         if delivery.outcome is None:
             await self._settle_for(delivery)
-        return self._pause_after(delivery.outcome)
+        return self._pause_after(delivery)
 
-    def _pause_after(self, outcome: Outcome | None) -> float:
+    def _pause_after(self, delivery: Delivery) -> float:
         """Where the row itself cannot wait, its worker does: nothing must spin, and a failed head keeps its place."""
+        outcome = delivery.outcome
+        if delivery.unsettled and self._form.renew_every_seconds is None:  # nothing holds the row any more: it would be claimed at once
+            return min(self.backoff_seconds(delivery), UNSETTLED_SECONDS)
         if not isinstance(outcome, Nack) or not outcome.delay_seconds:
             return 0.0
         table = self._context.table.table
@@ -92,7 +97,9 @@ class Handling:
         """Prolong the leases of all deliveries together, each half lease; a failed renewal is tried again soon. Runs until cancelled."""
         clock = self._context.clock
         while True:
+            slept_from = clock.monotonic()
             await clock.sleep(every_seconds)
+            self._tell_of_a_stall(clock.monotonic() - slept_from - every_seconds, every_seconds)
             pause = every_seconds / 20
             while True:
                 try:
@@ -100,7 +107,7 @@ class Handling:
                     break
                 except ClosedError:
                     return
-                except SQLBrokerError as error:
+                except Exception as error:
                     self._context.log(logging.WARNING, f"leases of {self._context.name!r} were not renewed, trying again: {error}", error)
                     await clock.sleep(pause)
                     pause = min(pause * 2, every_seconds / 4)
@@ -108,6 +115,15 @@ class Handling:
     def describe(self, delivery: Delivery) -> str:
         """A delivery, for messages."""
         return f"row {delivery.row_id!r} of {self._context.name!r}"
+
+    def _tell_of_a_stall(self, late_seconds: float, every_seconds: float) -> None:
+        """A loop that stands still renews nothing, and its rows go to others while their handlers still run here."""
+        if late_seconds > every_seconds / 2:
+            text = (
+                f"leases of {self._context.name!r} were to be renewed {late_seconds:.1f} s ago, and the event loop stood still: a handler "
+                "of this process blocks it, or the process was stopped. Write a handler that blocks as a plain def, which runs in a thread"
+            )
+            self._context.log(logging.WARNING, text)
 
 
 class Workers:
@@ -144,11 +160,17 @@ class Workers:
         loop = asyncio.get_running_loop()
         for number in range(self._count):
             self._tasks[number] = loop.create_task(self._work(number), name=f"worker {number} of {self._context.name!r}")
+            self._tasks[number].add_done_callback(self._ended)
         self._source.start()  # after the workers, whose number it claims for
         if self._form.renew_every_seconds is not None:
             self._renewer = loop.create_task(
                 self._handling.renew(self._form.renew_every_seconds), name=f"renewals of {self._context.name!r}"
             )
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            self._context.log(logging.ERROR, f"{task.get_name()} ended by an error, and the broker's ping() fails from now on", error)
 
     async def _work(self, number: int) -> None:
         while (delivery := await self._source.next()) is not None:

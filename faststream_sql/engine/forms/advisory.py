@@ -9,18 +9,18 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime
 
 from typing_extensions import assert_never
 
 from faststream_sql.dialects.base import AdvisoryStatements, LockThenTake, Statement
 from faststream_sql.drivers.base import Connection, Row, Use
 from faststream_sql.engine.delivery import Delivery
-from faststream_sql.engine.forms.base import Claim, Context, RowReader, keep_alive, run_plan, session_ended
+from faststream_sql.engine.forms.base import Claim, Context, RowReader, keep_alive, moment_after, put_off, run_plan, session_ended
 from faststream_sql.engine.forms.lookout import Lookout
 from faststream_sql.engine.outcome import Ack, DeadLetter, Nack, Outcome, Reject, Release, apply_limit
 from faststream_sql.engine.patience import patiently
-from faststream_sql.errors import ConnectionLostError, DeclarationError, LeaseLostError, SQLBrokerError
+from faststream_sql.errors import ConnectionLostError, DatabaseError, DeclarationError, LeaseLostError, SQLBrokerError
 
 Write = Callable[[Connection, dict[str, object]], Awaitable[list[Row]]]
 """Writes a row with the proof that it is owned; returns a row where it did."""
@@ -171,11 +171,11 @@ class AdvisoryForm:
                 await self._write_and_unlock(delivery, statements.finish, {"now": context.clock.now()})
             case Nack(delay):
                 has_delay = delay is not None and context.table.table.retry_after is not None
-                due = context.clock.now() + timedelta(seconds=delay or 0) if has_delay else None
+                due = moment_after(context.clock.now(), delay or 0) if has_delay else None
                 await self._write_and_unlock(delivery, statements.nack, {"due": due})
                 context.due(context.group, due)
             case DeadLetter():
-                await self._bury_and_unlock(delivery)
+                effective = await self._bury_and_unlock(delivery)
             case Release():
                 await self._write_and_unlock(delivery, statements.release, {"delivered": delivery.attempt})
                 context.due(context.group, None)
@@ -183,15 +183,29 @@ class AdvisoryForm:
                 assert_never(effective)
         context.counters.settled(effective)
 
-    async def _bury_and_unlock(self, delivery: Delivery) -> None:
+    async def _bury_and_unlock(self, delivery: Delivery) -> Outcome:
+        """Move the row to the dead letter. Returns the outcome that took effect."""
         limit, bury = self._context.limit, self._statements.bury
         if limit is None or bury is None:
             await self.release([delivery])
             msg = f"row {delivery.row_id!r} of {self._context.name!r} cannot be dead-lettered: the subscription declares no dead_letter="
             raise DeclarationError(msg)
         values = {"dead": limit.dead_letter, "group": self._context.group, "delivered": delivery.attempt, "now": None}
-        await self._carry_out(delivery, lambda connection, proof: run_plan(connection, bury, {**values, **proof}, 0))
+        nack, due = self._statements.nack, list[datetime]()
+
+        async def write(connection: Connection, proof: dict[str, object]) -> list[Row]:
+            try:
+                return await run_plan(connection, bury, {**values, **proof}, 0)
+            except DatabaseError as error:
+                due.append(put_off(self._context, delivery, error))
+                return await connection.fetch(*nack.bind({"due": due[0], **proof}))
+
+        await self._carry_out(delivery, write)
+        if due:
+            self._context.due(self._context.group, due[0])
+            return Nack()
         self._context.due(limit.dead_letter, None)
+        return DeadLetter()
 
     async def _write_and_unlock(self, delivery: Delivery, statement: Statement, values: dict[str, object]) -> None:
         async def write(connection: Connection, proof: dict[str, object]) -> list[Row]:

@@ -7,7 +7,7 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta, timezone
 from operator import itemgetter
 from typing import Any, Protocol
 
@@ -20,7 +20,11 @@ from faststream_sql.engine.counters import QueueCounters
 from faststream_sql.engine.delivery import Delivery
 from faststream_sql.engine.outcome import Limit, Outcome
 from faststream_sql.engine.tables import OpenTable
-from faststream_sql.errors import ConnectionLostError, DatabaseError
+from faststream_sql.errors import ConnectionLostError, DatabaseError, DataError, StatementError
+
+UNBURIED_SECONDS = 60.0
+"""How long a row waits whose move to the dead letter was refused."""
+LAST_MOMENT = datetime(9999, 12, 31, tzinfo=timezone.utc)
 
 
 class Log(Protocol):
@@ -209,6 +213,27 @@ class RowReader:
             settle=settle,
             queue=self._queue,
         )
+
+
+def moment_after(now: datetime, seconds: float) -> datetime:
+    """The moment so many seconds from now, or the last one that can be written where that is later."""
+    try:
+        return min(now + timedelta(seconds=seconds), LAST_MOMENT)
+    except OverflowError:
+        return LAST_MOMENT
+
+
+def put_off(context: Context, delivery: Delivery, error: DatabaseError) -> datetime:
+    """When a row is tried again whose dead letter the database refused; until then it must not stand in front of all others.
+
+    Raises the error itself where it passes by itself, or where the row cannot wait.
+    """
+    table = context.table.table
+    if type(error) not in {DatabaseError, DataError, StatementError} or table.retry_after is None or table.fifo:
+        raise error
+    text = f"row {delivery.row_id!r} of {context.name!r} cannot be dead-lettered, and is tried again in {UNBURIED_SECONDS:g} s: {error}"
+    context.log(logging.ERROR, text, error)
+    return moment_after(context.clock.now(), UNBURIED_SECONDS)
 
 
 def session_ended(what: str, limits: str) -> str:

@@ -16,12 +16,12 @@ from typing_extensions import assert_never
 from faststream_sql.dialects.base import LeaseStatements, Once
 from faststream_sql.drivers.base import Row, Use
 from faststream_sql.engine.delivery import Delivery
-from faststream_sql.engine.forms.base import Claim, Context, RowReader, run_group
+from faststream_sql.engine.forms.base import Claim, Context, RowReader, moment_after, put_off, run_group
 from faststream_sql.engine.forms.lookout import Lookout
 from faststream_sql.engine.outcome import Ack, DeadLetter, Nack, Outcome, Reject, Release, apply_limit
 from faststream_sql.engine.patience import patiently
 from faststream_sql.engine.settlement import LeaseHold, Settler
-from faststream_sql.errors import DeclarationError, SQLBrokerError
+from faststream_sql.errors import DatabaseError, DeclarationError, SQLBrokerError
 
 RELEASE_PAUSES_SECONDS = (0.01, 0.05, 0.2, 0.0)
 
@@ -116,7 +116,7 @@ class LeaseForm:
                     else:
                         await self._settle_nack(delivery, delay)
                 case DeadLetter():
-                    await self._settle_dead(delivery)
+                    effective = await self._settle_dead(delivery)
                 case Release():
                     await self.release([delivery])
                     return
@@ -133,26 +133,34 @@ class LeaseForm:
 
     async def _settle_nack(self, delivery: Delivery, delay: float | None) -> None:
         table = self._context.table.table
-        due = self._context.clock.now() + timedelta(seconds=delay) if delay is not None and table.retry_after else None
+        due = moment_after(self._context.clock.now(), delay) if delay is not None and table.retry_after else None
         new = ((self._times["retry_after"].encode(due) if due else None),) if table.retry_after else ()
         await self._nack.settle(delivery, new, {"due": due})
         self._context.due(self._context.group, due)
 
     async def _keep_place(self, delivery: Delivery, delay: float) -> None:
         """A head that failed waits where it is: its row stays leased until the backoff has passed, for every process."""
-        until = self._expiries.codec.floor(self._context.clock.now() + timedelta(seconds=delay))
+        until = self._expiries.codec.floor(moment_after(self._context.clock.now(), delay))
         token = self._times["locked_until"].encode(until)
         await self._hold.settle(delivery, (token,), {"expiry": token})
         self._context.due(self._context.group, until)
 
-    async def _settle_dead(self, delivery: Delivery) -> None:
+    async def _settle_dead(self, delivery: Delivery) -> Outcome:
+        """Move the row to the dead letter. Returns the outcome that took effect."""
         limit = self._context.limit
         if self._bury is None or limit is None:
             msg = f"row {delivery.row_id!r} of {self._context.name!r} cannot be dead-lettered: the subscription declares no dead_letter="
             raise DeclarationError(msg)
         values = {"dead": limit.dead_letter, "group": self._context.group, "delivered": delivery.attempt, "now": None}
-        await self._bury.settle(delivery, (), values)
+        try:
+            await self._bury.settle(delivery, (), values)
+        except DatabaseError as error:
+            due = put_off(self._context, delivery, error)
+            await self._nack.settle(delivery, (self._times["retry_after"].encode(due),), {"due": due})
+            self._context.due(self._context.group, due)
+            return Nack()
         self._context.due(limit.dead_letter, None)
+        return DeadLetter()
 
     async def release(self, deliveries: Sequence[Delivery]) -> None:
         """Give rows back. One whose answer is lost is not sent again: that could lower the attempt of the row's next delivery."""

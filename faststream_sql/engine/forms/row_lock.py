@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from typing_extensions import assert_never
 
 from faststream_sql.dialects.base import RowLockStatements, Statement
 from faststream_sql.drivers.base import Connection, Row, Use
 from faststream_sql.engine.delivery import Delivery
-from faststream_sql.engine.forms.base import Context, RowReader, keep_alive, let_mutex_go, session_ended, take_mutex
+from faststream_sql.engine.forms.base import Context, RowReader, keep_alive, let_mutex_go, moment_after, put_off, session_ended, take_mutex
 from faststream_sql.engine.forms.lookout import Lookout
 from faststream_sql.engine.outcome import Ack, DeadLetter, Nack, Outcome, Reject, Release, apply_limit
 from faststream_sql.errors import ConnectionLostError, DatabaseError, DeclarationError, LeaseLostError
@@ -168,21 +168,35 @@ class RowLockForm:
             case Nack(delay, after_error):
                 keeps_place = after_error and context.table.table.fifo  # a head that failed: its worker waits instead of the row
                 has_delay = delay is not None and context.table.table.retry_after is not None and not keeps_place
-                due = context.clock.now() + timedelta(seconds=delay or 0) if has_delay else None
+                due = moment_after(context.clock.now(), delay or 0) if has_delay else None
                 await self._write(delivery, connection, statements.nack, {"due": due})
                 falls_due = (context.group, due)
             case DeadLetter():
-                if not statements.bury or context.limit is None:
-                    msg = f"row {delivery.row_id!r} of {context.name!r} cannot be dead-lettered: the subscription declares no dead_letter="
-                    raise DeclarationError(msg)
-                for statement in statements.bury:
-                    await self._write(delivery, connection, statement, {"dead": context.limit.dead_letter})
-                falls_due = (context.limit.dead_letter, None)
+                falls_due = await self._bury(delivery, connection)
             case _:
                 assert_never(outcome)
         await self._commit(connection)
         if falls_due is not None:
             context.due(*falls_due)
+
+    async def _bury(self, delivery: Delivery, connection: Connection) -> tuple[str | None, datetime | None]:
+        """Move the row to the dead letter, or put it off where the database refuses that. Returns what falls due, and when."""
+        context, statements = self._context, self._statements
+        if not statements.bury or context.limit is None:
+            msg = f"row {delivery.row_id!r} of {context.name!r} cannot be dead-lettered: the subscription declares no dead_letter="
+            raise DeclarationError(msg)
+        if statements.savepoint is not None:
+            await connection.script(statements.savepoint[0])
+        try:
+            for statement in statements.bury:
+                await self._write(delivery, connection, statement, {"dead": context.limit.dead_letter})
+        except DatabaseError as error:
+            due = put_off(context, delivery, error)
+            if statements.savepoint is not None:
+                await connection.script(statements.savepoint[1])
+            await self._write(delivery, connection, statements.nack, {"due": due})
+            return context.group, due
+        return context.limit.dead_letter, None
 
     async def _write(self, delivery: Delivery, connection: Connection, statement: Statement, values: dict[str, object]) -> None:
         text, args = statement.bind({**values, "id": delivery.key})
