@@ -67,12 +67,11 @@ class Handling:
 
     def _pause_after(self, delivery: Delivery) -> float:
         """Where the row itself cannot wait, its worker does: nothing must spin, and a failed head keeps its place."""
-        outcome = delivery.outcome
-        if delivery.unsettled and self._form.renew_every_seconds is None:  # nothing holds the row any more: it would be claimed at once
+        outcome, table = delivery.outcome, self._context.table.table
+        if delivery.unsettled and table.form != "lease":  # nothing holds the row any more: it would be claimed at once
             return min(self.backoff_seconds(delivery), UNSETTLED_SECONDS)
         if not isinstance(outcome, Nack) or not outcome.delay_seconds:
             return 0.0
-        table = self._context.table.table
         if table.fifo and outcome.after_error and table.form == "row_lock":
             return outcome.delay_seconds
         return 0.0 if table.retry_after else min(outcome.delay_seconds, self._poll)
@@ -120,8 +119,8 @@ class Handling:
         """A loop that stands still renews nothing, and its rows go to others while their handlers still run here."""
         if late_seconds > every_seconds / 2:
             text = (
-                f"leases of {self._context.name!r} were to be renewed {late_seconds:.1f} s ago, and the event loop stood still: a handler "
-                "of this process blocks it, or the process was stopped. Write a handler that blocks as a plain def, which runs in a thread"
+                f"the rows of {self._context.name!r} were to be held on to {late_seconds:.1f} s ago, and the event loop stood still: a "
+                "handler blocks it, or the process was stopped. Write a handler that blocks as a plain def, which runs in a thread"
             )
             self._context.log(logging.WARNING, text)
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import random
+import threading
 import time
 from collections import Counter, defaultdict
 from typing import NamedTuple
 
 from tests.processes.conftest import Queue
-from tests.processes.process import Process, Processes, of
+from tests.processes.process import Process, Processes
 
 
 class Event(NamedTuple):
@@ -35,12 +36,16 @@ class Crew:
     async def start(self) -> None:
         while len(self._at_work) < self._count:
             process = self._processes.start("tests.processes.mixed_service", *self._arguments)
-            await of(process, "READY")
+            ready = threading.Event()
             self._at_work.append(process)
-            self._readers.append(asyncio.create_task(asyncio.to_thread(self._read, process)))
+            self._readers.append(asyncio.create_task(asyncio.to_thread(self._read, process, ready)))
+            assert await asyncio.to_thread(ready.wait, 60.0), process.log()
 
-    def _read(self, process: Process) -> None:
+    def _read(self, process: Process, ready: threading.Event) -> None:
         while (line := process.next(120.0)) is not None:
+            if line == ["READY"]:  # it may have begun with rows before
+                ready.set()
+                continue
             word, row_id, attempt, moment = line
             self.events.append(Event(float(moment), word, int(row_id), int(attempt)))
 
