@@ -7,18 +7,22 @@ import uuid
 from collections.abc import AsyncIterator
 from datetime import datetime, timedelta, timezone
 from typing import Any
+from urllib.parse import urlsplit
 
 import aiosqlite
+import asyncmy
 import asyncpg
 import pytest
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 
 from faststream_sql import Column, DeclarationError, QueueTable, SQLBroker
 from faststream_sql.annotations import SQLMessage
+from faststream_sql.drivers.base import Use
+from faststream_sql.errors import DataError
 from tests.broker.test_lifecycle import until
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres), pytest.param("mysql", marks=pytest.mark.mysql)])
 def url(request: pytest.FixtureRequest) -> str:
     found: str = request.getfixturevalue(f"{request.param}_url")
     return found
@@ -138,8 +142,6 @@ async def test_ids_of_every_type(url: str) -> None:
 
 
 async def count(broker: SQLBroker) -> int:
-    from faststream_sql.drivers.base import Use
-
     async with broker.engine.pool.connection(Use.STATEMENT, "test") as connection:
         ((found,),) = await connection.fetch("SELECT count(*) FROM faststream_queue")
     return int(found)
@@ -193,10 +195,85 @@ async def test_a_publish_in_the_transaction_of_aiosqlite(sqlite_url: str) -> Non
     await broker.stop()
 
 
+def engine_url(url: str) -> str:
+    for scheme, driver in (("sqlite", "aiosqlite"), ("postgresql", "asyncpg"), ("mysql", "asyncmy")):
+        url = url.replace(f"{scheme}:", f"{scheme}+{driver}:")
+    return url
+
+
+async def asyncmy_connection(url: str, **options: Any) -> Any:
+    at = urlsplit(url)
+    return await asyncmy.connect(
+        host=at.hostname, port=at.port or 3306, user=at.username or "root", password=at.password or "", db=at.path[1:], **options
+    )
+
+
+@pytest.mark.parametrize("autocommit", [False, True])
+async def test_a_publish_in_the_transaction_of_asyncmy(mysql_url: str, autocommit: bool) -> None:
+    broker = SQLBroker(mysql_url, logger=None)
+    await broker.create_tables()
+    own = await asyncmy_connection(mysql_url, autocommit=autocommit)
+    if autocommit:
+        await own.begin()
+    await broker.publish("one", "jobs", connection=own)
+    ids = await broker.publish_batch("two", "three", queue="jobs", connection=own)
+    assert len(set(ids)) == 2
+    assert await count(broker) == 0, "nothing is visible before the commit"
+    await own.rollback()
+    assert await count(broker) == 0, "nothing is left after a rollback"
+    if autocommit:
+        await own.begin()
+    assert isinstance(await broker.publish("one", "jobs", connection=own), int)
+    await own.commit()
+    assert await count(broker) == 1
+    assert own.get_autocommit() is autocommit
+    await broker.publish("four", "jobs", connection=own)
+    assert await count(broker) == (2 if autocommit else 1), "outside a transaction it commits as the connection does"
+    await own.ensure_closed()
+    await broker.stop()
+
+
+async def test_an_error_of_asyncmy_in_the_callers_transaction_goes_to_the_caller(mysql_url: str) -> None:
+    broker = SQLBroker(mysql_url, tables={"given": QueueTable("given", id=Column("id", generated=False), payload="p")}, logger=None)
+    await broker.create_tables()
+    own = await asyncmy_connection(mysql_url)
+    await broker.publish("one", "given", row_id=1, connection=own)
+    with pytest.raises(DataError, match="Duplicate entry"):
+        await broker.publish("two", "given", row_id=1, connection=own)
+    await broker.publish("three", "given", row_id=2, connection=own)
+    await own.commit()
+    await own.ensure_closed()
+    async with broker.engine.pool.connection(Use.STATEMENT, "test") as connection:
+        assert [tuple(row) for row in await connection.fetch("SELECT id FROM given ORDER BY id")] == [(1,), (2,)]
+    await broker.stop()
+
+
+async def test_a_connection_in_which_not_every_text_can_be_written_is_refused(mysql_url: str) -> None:
+    broker = SQLBroker(mysql_url, logger=None)
+    await broker.create_tables()
+    for charset in ("latin1", "utf8"):
+        own = await asyncmy_connection(mysql_url, charset=charset)
+        with pytest.raises(TypeError, match=f"speaks {charset}.* connect with utf8mb4"):
+            await broker.publish("one", "jobs", connection=own)
+        await own.ensure_closed()
+    await broker.stop()
+
+
+async def test_an_engine_that_commits_by_itself(mysql_url: str) -> None:
+    broker = SQLBroker(mysql_url, logger=None)
+    await broker.create_tables()
+    engine = create_async_engine(engine_url(mysql_url), isolation_level="AUTOCOMMIT")
+    async with engine.connect() as connection:
+        await broker.publish("one", "jobs", connection=connection)
+        assert await count(broker) == 1
+    await engine.dispose()
+    await broker.stop()
+
+
 async def test_a_publish_in_the_transaction_of_sqlalchemy(url: str) -> None:
     broker = SQLBroker(url, logger=None)
     await broker.create_tables()
-    engine = create_async_engine(url.replace("sqlite:", "sqlite+aiosqlite:").replace("postgresql:", "postgresql+asyncpg:"))
+    engine = create_async_engine(engine_url(url))
     async with engine.connect() as connection:
         await broker.publish("one", "jobs", connection=connection)
         await connection.rollback()

@@ -27,6 +27,8 @@ URLS = {
     "query": f"postgresql://db.internal:5432/shop?user=app_user&password={CANARY}",
     "encoded": f"postgresql://app_user:%23{CANARY}%40@db.internal:5432/shop",
     "secret options": f"postgresql://app_user@db.internal:5432/shop?sslpassword={CANARY}&passfile=/home/{CANARY}",
+    "MySQL": f"mysql://app_user:{CANARY}@db.internal:5432/shop?ssl_key=/home/{CANARY}",
+    "MariaDB": f"mariadb+asyncmy://app_user:p@/{CANARY}@db.internal:5432/shop",
     "keyword DSN": f"host=db.internal port=5432 dbname=shop user=app_user password={CANARY}",
 }
 

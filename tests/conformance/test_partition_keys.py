@@ -31,7 +31,7 @@ async def test_rows_of_a_key_run_in_order_one_at_a_time_and_keys_side_by_side(be
         assert key not in working, "two rows of a key at work"
         working.add(key)
         most = max(most, len(working))
-        await asyncio.sleep(0.004)
+        await asyncio.sleep(0.004 if most > 1 else 0.2)  # on a slow machine the second comes late
         working.discard(key)
         order[key].append(int(delivery.payload))  # type: ignore[call-overload]
         await delivery.settle(Nack() if delivery.attempt == 1 and delivery.payload in (b"4", b"9") else Ack())

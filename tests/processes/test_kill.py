@@ -14,19 +14,20 @@ POLL = 0.1
 
 
 SQLITE_LEASE, LEASE, ROW_LOCK, ADVISORY = ("sqlite", "lease"), ("postgres", "lease"), ("postgres", "row_lock"), ("postgres", "advisory")
+MYSQL_LEASE, MYSQL_ROW_LOCK, MYSQL_ADVISORY = ("mysql", "lease"), ("mysql", "row_lock"), ("mysql", "advisory")
 
 
 def on(*pairs: tuple[str, str], slow: tuple[tuple[str, str], ...] = ()) -> pytest.MarkDecorator:
     """The databases and forms that a test runs on; on some of them it is a slow one."""
     params = []
     for database, form in (*pairs, *slow):
-        marks = [pytest.mark.postgres] if database == "postgres" else []
+        marks = [] if database == "sqlite" else [getattr(pytest.mark, database)]
         marks += [pytest.mark.slow] if (database, form) in slow else []
         params.append(pytest.param(database, form, id=f"{database}-{form}", marks=marks))
     return pytest.mark.parametrize(("url", "form"), params, indirect=["url"])
 
 
-@on(SQLITE_LEASE, slow=(LEASE,))
+@on(SQLITE_LEASE, slow=(LEASE, MYSQL_LEASE))
 async def test_killed_under_a_lease(url: str, form: str, processes: Processes, queues: Queues) -> None:
     queue = await queues.open(url, form)
     victim = processes.service(url, form, behaviour="hang", lease=1, poll=POLL)
@@ -47,7 +48,7 @@ async def test_killed_under_a_lease(url: str, form: str, processes: Processes, q
     assert await queue.rows() == []
 
 
-@on(ROW_LOCK, slow=(ADVISORY,))
+@on(ROW_LOCK, MYSQL_ROW_LOCK, slow=(ADVISORY, MYSQL_ADVISORY))
 async def test_killed_under_a_lock(url: str, form: str, processes: Processes, queues: Queues) -> None:
     queue = await queues.open(url, form)
     victim = processes.service(url, form, behaviour="hang", poll=POLL)
@@ -67,7 +68,7 @@ async def test_killed_under_a_lock(url: str, form: str, processes: Processes, qu
     assert await queue.rows() == []
 
 
-@on(SQLITE_LEASE, ROW_LOCK, slow=(LEASE, ADVISORY))
+@on(SQLITE_LEASE, ROW_LOCK, slow=(LEASE, ADVISORY, MYSQL_LEASE, MYSQL_ROW_LOCK, MYSQL_ADVISORY))
 async def test_asked_to_end_it_cuts_handlers_off_and_gives_their_rows_back(
     url: str, form: str, processes: Processes, queues: Queues
 ) -> None:
@@ -90,7 +91,7 @@ async def test_asked_to_end_it_cuts_handlers_off_and_gives_their_rows_back(
     assert await queue.rows() == []
 
 
-@on(LEASE, slow=(SQLITE_LEASE, ROW_LOCK, ADVISORY))
+@on(LEASE, slow=(SQLITE_LEASE, ROW_LOCK, ADVISORY, MYSQL_LEASE, MYSQL_ROW_LOCK, MYSQL_ADVISORY))
 async def test_asked_to_end_it_lets_a_handler_finish(url: str, form: str, processes: Processes, queues: Queues) -> None:
     queue = await queues.open(url, form)
     await queue.publish(3)
@@ -103,7 +104,7 @@ async def test_asked_to_end_it_lets_a_handler_finish(url: str, form: str, proces
     assert [row[2] for row in await queue.rows()] == [1, 1]
 
 
-@on(SQLITE_LEASE, slow=(LEASE, ROW_LOCK, ADVISORY))
+@on(SQLITE_LEASE, slow=(LEASE, ROW_LOCK, ADVISORY, MYSQL_LEASE, MYSQL_ROW_LOCK, MYSQL_ADVISORY))
 async def test_a_handler_that_ignores_its_cancellation_does_not_keep_the_process(
     url: str, form: str, processes: Processes, queues: Queues
 ) -> None:

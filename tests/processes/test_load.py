@@ -18,6 +18,10 @@ PAIRS = [
     pytest.param("postgres", "lease", id="postgres-lease", marks=pytest.mark.postgres),
     pytest.param("postgres", "row_lock", id="postgres-row_lock", marks=pytest.mark.postgres),
     pytest.param("postgres", "advisory", id="postgres-advisory", marks=[pytest.mark.postgres, pytest.mark.slow]),
+    *(
+        pytest.param("mysql", form, id=f"mysql-{form}", marks=[pytest.mark.mysql, pytest.mark.slow])
+        for form in ("lease", "row_lock", "advisory")
+    ),
 ]
 
 

@@ -13,31 +13,38 @@ import pytest
 from faststream_sql import SQLBrokerError
 from tests.processes.conftest import Queue, Queues
 from tests.processes.process import Process, Processes, ended, of
-from tests.servers import PrivatePostgres, ServerUnavailableError, skip_without
+from tests.servers import PrivateMariaDB, PrivatePostgres, PrivateServer, ServerUnavailableError, skip_without
 
 COUNT = 300
 
-pytestmark = pytest.mark.postgres
+
+SERVERS: dict[str, type[PrivateServer]] = {"postgres": PrivatePostgres, "mysql": PrivateMariaDB}
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[PrivatePostgres]:
+def server(request: pytest.FixtureRequest) -> Iterator[PrivateServer]:
     try:
-        with PrivatePostgres() as started:
+        with SERVERS[request.param]() as started:
             yield started
     except ServerUnavailableError as error:
         skip_without(error)
 
 
-SLOW = pytest.mark.slow
+QUICK = {("postgres", "lease", "immediate"), ("postgres", "row_lock", "immediate"), ("mysql", "row_lock", "kill")}
+WAYS = {"postgres": ("immediate", "fast", "kill"), "mysql": ("fast", "kill")}
 CASES = [
-    pytest.param(form, way, id=f"{form}-{way}", marks=[] if (form, way) in {("lease", "immediate"), ("row_lock", "immediate")} else [SLOW])
+    pytest.param(
+        *(case := (database, form, way)),
+        id="-".join(case),
+        marks=[getattr(pytest.mark, database), *([] if case in QUICK else [pytest.mark.slow])],
+    )
+    for database, ways in WAYS.items()
     for form in ("lease", "row_lock", "advisory")
-    for way in ("immediate", "fast", "kill")
+    for way in ways
 ]
 
 
-def fail(server: PrivatePostgres, way: str) -> float:
+def fail(server: PrivateServer, way: str) -> float:
     """Take the server down and up again; returns when it was up."""
     if way == "kill":
         server.kill()
@@ -75,9 +82,9 @@ async def until_empty(queue: Queue) -> None:
             return
 
 
-@pytest.mark.parametrize(("form", "way"), CASES)
-async def test_under_load(server: PrivatePostgres, form: str, way: str, processes: Processes, queues: Queues) -> None:
-    url = server.url("postgres")
+@pytest.mark.parametrize(("server", "form", "way"), CASES, indirect=["server"])
+async def test_under_load(server: PrivateServer, form: str, way: str, processes: Processes, queues: Queues) -> None:
+    url = server.url()
     queue = await queues.open(url, form)
     await queue.sql("DROP TABLE IF EXISTS jobs")
     queue = await queues.open(url, form)

@@ -12,6 +12,7 @@ from tests.processes.process import Processes, ended, of
 PAIRS = [
     pytest.param("sqlite", "lease", id="sqlite-lease"),
     pytest.param("postgres", "lease", id="postgres-lease", marks=[pytest.mark.postgres, pytest.mark.slow]),
+    pytest.param("mysql", "lease", id="mysql-lease", marks=[pytest.mark.mysql, pytest.mark.slow]),
 ]
 
 
