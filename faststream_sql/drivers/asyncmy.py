@@ -27,12 +27,19 @@ from faststream_sql.table.catalogue import ColumnFacts, IndexFacts
 ROLLBACK_SECONDS = 1.0
 """How long a connection that comes back in a transaction has for its rollback before it is cut."""
 
+STANDSTILL_SECONDS = 5
+"""How long a session may say nothing between a locking read and the write that it is for. Its client stands still then (a stopped process,
+a frozen machine), and nobody else would get at the rows before it is gone.
+"""
+
 _LEVELS = {
     None: "READ COMMITTED",
     "read_committed": "READ COMMITTED",
     "repeatable_read": "REPEATABLE READ",
     "serializable": "SERIALIZABLE",
 }
+
+_AS_BEFORE = b"SET wait_timeout = @faststream_sql_idle"
 
 _COLUMNS = """
 SELECT column_name, LOWER(column_type), is_nullable = 'YES', column_default, CONCAT_WS(' ', NULLIF(LOWER(extra), ''), collation_name)
@@ -116,11 +123,12 @@ class AsyncmyConnection:
     ) -> list[Row]:
         try:
             await self.begin()
+            self._begin = f"SET @faststream_sql_idle = @@wait_timeout, wait_timeout = {STANDSTILL_SECONDS}; {self._begin}"
             rows = await self.fetch(*select, timeout=timeout)
-            await self._run(b"; ".join([*(self._bound(*query) for query in write(rows)), b"COMMIT"]), timeout)
+            await self._run(b"; ".join([*(self._bound(*query) for query in write(rows)), b"COMMIT", _AS_BEFORE]), timeout)
         except BaseException:
             if not self.broken:
-                await self.rollback()
+                await self._finish(f"ROLLBACK; {_AS_BEFORE.decode()}")
             raise
         return rows
 

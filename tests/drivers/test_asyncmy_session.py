@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+import threading
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from urllib.parse import urlsplit
@@ -14,11 +16,13 @@ from faststream.security import BaseSecurity, SASLPlaintext
 
 from faststream_sql import SQLBroker
 from faststream_sql.dialects import dialect_for
+from faststream_sql.drivers import asyncmy as driver
 from faststream_sql.drivers.asyncmy import AsyncmyPool, server_of
-from faststream_sql.drivers.base import Pool, Server, Use
+from faststream_sql.drivers.base import Pool, Query, Server, Use
 from faststream_sql.drivers.url import parse_url
 from faststream_sql.engine.startup import check_server
-from faststream_sql.errors import DeclarationError, ServerTooOldError, UnavailableError
+from faststream_sql.errors import ConnectionLostError, DeclarationError, ServerTooOldError, StatementError, UnavailableError
+from tests.databases import MySQLDatabase
 from tests.drivers.conftest import Unfriendly
 from tests.drivers.pools import CANARY, assert_no_credential, failure_of, pool_of
 
@@ -235,6 +239,43 @@ async def test_ids_on_a_connection_that_a_caller_lent(unfriendly: Unfriendly, po
     assert list(await borrowed.fetch("SELECT id FROM numbered ORDER BY n")) == ids
     assert [tuple(row) for row in await borrowed.fetch("SELECT b FROM numbered ORDER BY n")] == [(b"'\\",), (b"\\'",)]
     await raw.ensure_closed()
+
+
+async def test_rows_under_a_client_that_stands_still_are_free_again(
+    mysql_url: str, mysql_database: MySQLDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between a locking read and its write nothing may last: a process that is stopped there would keep the rows from everyone."""
+    monkeypatch.setattr(driver, "STANDSTILL_SECONDS", 1)
+    pool = pool_of(mysql_url, command_timeout=20.0)
+    await pool.open()
+    looked: list[int] = []
+
+    def until_free() -> None:
+        patience = time.monotonic() + 15.0
+        while not mysql_database._fetch(f"SELECT id FROM {mysql_database.name}.held FOR UPDATE SKIP LOCKED"):
+            assert time.monotonic() < patience
+            looked.append(1)
+
+    def stand_still(rows: object) -> list[Query]:
+        thread = threading.Thread(target=until_free)
+        thread.start()
+        thread.join()
+        return [Query("UPDATE held SET n = 1")]
+
+    async with pool.connection(Use.STATEMENT, "test") as connection:
+        await connection.script("CREATE TABLE held (id int PRIMARY KEY, n int); INSERT INTO held VALUES (1, 0)")
+        ((before,),) = await connection.fetch("SELECT @@wait_timeout")
+        with pytest.raises(ConnectionLostError):
+            await connection.select_then_write(Query("SELECT id FROM held FOR UPDATE"), stand_still)
+    assert looked, "it was locked"
+    async with pool.connection(Use.STATEMENT, "test") as connection:
+        rows = await connection.select_then_write(Query("SELECT id, n FROM held FOR UPDATE"), lambda _: [Query("UPDATE held SET n = 2")])
+        assert [tuple(row) for row in rows] == [(1, 0)]
+        with pytest.raises(StatementError):
+            await connection.select_then_write(Query("SELECT id FROM held FOR UPDATE"), lambda _: [Query("UPDATE nowhere SET n = 3")])
+        assert not connection.in_transaction
+        assert await connection.fetch("SELECT n, @@wait_timeout FROM held") == [(2, before)], "an idle session lasts as long as before"
+    await pool.close(1.0)
 
 
 async def test_a_server_that_logs_statements_is_refused(unfriendly: Unfriendly) -> None:
