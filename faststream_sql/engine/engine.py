@@ -21,7 +21,7 @@ from faststream_sql.engine.forms.base import Log
 from faststream_sql.engine.notify import Listening, channel_of, payload_of
 from faststream_sql.engine.options import SubscriptionOptions
 from faststream_sql.engine.patience import patiently
-from faststream_sql.engine.publish import NewRow, Values, row_values
+from faststream_sql.engine.publish import NewRow, Values, in_statements, row_values
 from faststream_sql.engine.skew import read_database_clock
 from faststream_sql.engine.startup import create_one, open_table, prepare_one
 from faststream_sql.engine.subscription import Subscription
@@ -283,9 +283,8 @@ class Engine:
             ids = [row[0] for row in await connection.fetch(text, args)]
         else:
             many = opened.insert_many(columns)
-            for start in range(0, len(batch), many.most):
-                text, args = many.pack([value.values for value in batch[start : start + many.most]])
-                ids += [row[0] for row in await connection.fetch(text, args)]
+            for part in in_statements(batch, many.most):
+                ids += [row[0] for row in await connection.fetch(*many.pack([value.values for value in part]))]
         if "id" in columns:  # not every database returns an id that it did not make
             ids = [value.values[columns.index("id")] for value in batch]
         elif opened.table.id_type is int and None not in ids:

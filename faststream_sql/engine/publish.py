@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from uuid import UUID, uuid4
@@ -36,6 +36,23 @@ class Values:
     values: tuple[object, ...]
     due: datetime | None
     """None where it is due at once."""
+
+
+STATEMENT_BYTES = 256 * 1024
+"""About how long an insert of many rows may become. Servers refuse a statement beyond a limit (MySQL's `max_allowed_packet`)."""
+
+
+def in_statements(rows: Sequence[Values], most: int) -> Iterator[Sequence[Values]]:
+    """The rows in parts, one for each insert: `most` rows or about `STATEMENT_BYTES` in each, and one row at least."""
+    start = size = 0
+    for place, row in enumerate(rows):
+        length = sum(len(value) for value in row.values if isinstance(value, (bytes, str)))
+        if place > start and (place - start >= most or size + length > STATEMENT_BYTES):
+            yield rows[start:place]
+            start, size = place, 0
+        size += length
+    if rows:
+        yield rows[start:]
 
 
 def row_values(opened: OpenTable, row: NewRow, now: datetime) -> Values:

@@ -305,6 +305,14 @@ async def test_a_pool_of_the_services_own_is_left_open(postgres_url: str) -> Non
     await pool.close()
 
 
+async def test_a_batch_that_is_longer_than_any_statement_may_be(broker: SQLBroker) -> None:
+    bodies = [bytes([n]) * 1_000_000 for n in range(18)]  # 16 MiB are the limit of a MariaDB
+    ids = await broker.publish_batch(*bodies, queue="jobs")
+    got = await received(broker, len(bodies))
+    assert [body for body, _ in got] == bodies
+    assert [message.row_id for _, message in got] == ids
+
+
 async def test_many_publishers_at_once(broker: SQLBroker) -> None:
     await asyncio.gather(*(broker.publish(str(n), "jobs") for n in range(100)))
     got = await received(broker, 100)

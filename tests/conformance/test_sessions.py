@@ -10,7 +10,7 @@ import asyncpg
 import pytest
 
 from faststream_sql.engine import Ack, Delivery, NewRow, SubscriptionOptions
-from faststream_sql.errors import LeaseLostError, SQLBrokerError, TransientError
+from faststream_sql.errors import LeaseLostError, TransientError
 from tests.conformance.bench import PATIENCE_SECONDS, Bench
 from tests.conformance.conftest import Pair
 
@@ -28,14 +28,6 @@ async def administrator(postgres_url: str) -> AsyncIterator[asyncpg.Connection]:
     await connection.close()
 
 
-async def end_all(administrator: asyncpg.Connection) -> int:
-    """End every session of ours; returns when they are gone and our end has seen it."""
-    ended = await administrator.fetch(f"SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE {OURS}")
-    for _ in range(10):
-        await asyncio.sleep(0.001)
-    return len(ended)
-
-
 async def waiting_for_a_lock(administrator: asyncpg.Connection) -> int:
     """The pid of a session of ours that waits for a lock."""
     deadline = asyncio.get_running_loop().time() + PATIENCE_SECONDS
@@ -51,48 +43,6 @@ async def until_nothing_is_locked(administrator: asyncpg.Connection) -> None:
     while await administrator.fetchval(f"SELECT count(*) FROM pg_locks JOIN pg_stat_activity USING (pid) WHERE {OURS}"):
         assert asyncio.get_running_loop().time() < deadline
         await asyncio.sleep(0.01)
-
-
-async def test_idle_sessions_that_are_ended_cost_nothing(bench: Bench, administrator: asyncpg.Connection) -> None:
-    await bench.subscribe(max_workers=2)
-    for turn in range(1, 4):
-        await bench.publish(b"one")
-        await bench.until(lambda turn=turn: len(bench.seen) == turn)
-        await bench.until_rows(lambda rows: rows == [])
-        await end_all(administrator)
-    assert bench.seen == [(b"one", 1)] * 3
-
-
-async def test_sessions_in_use_that_are_ended(bench: Bench, administrator: asyncpg.Connection) -> None:
-    """A lease is kept in the row, and does not mind. A lock ends with its session: the delivery is told, and its row is run again."""
-    entered, leave = asyncio.Event(), asyncio.Event()
-    errors: list[Exception] = []
-
-    async def first_hangs(delivery: Delivery) -> None:
-        if len(bench.deliveries) == 1:
-            entered.set()
-            await leave.wait()
-        try:
-            await delivery.settle(Ack())
-        except SQLBrokerError as error:
-            errors.append(error)
-
-    await bench.publish(b"one")
-    await bench.subscribe(first_hangs, max_workers=2)
-    await asyncio.wait_for(entered.wait(), PATIENCE_SECONDS)
-    assert await end_all(administrator)
-    if bench.table.form == "lease":
-        leave.set()
-        await bench.until_rows(lambda rows: rows == [])
-        assert (bench.seen, errors) == ([(b"one", 1)], [])
-        return
-    await bench.until(lambda: len(bench.deliveries) == 2)
-    await bench.until_rows(lambda rows: rows == [])
-    leave.set()
-    await bench.until(lambda: bool(errors))
-    assert [type(error) for error in errors] == [LeaseLostError]
-    assert bench.lost == [bench.deliveries[0]]
-    assert bench.seen == [(b"one", 1), (b"one", 1 if bench.table.form == "row_lock" else 2)]
 
 
 async def test_a_claim_that_is_cancelled_on_the_server(bench: Bench, administrator: asyncpg.Connection) -> None:
