@@ -15,6 +15,9 @@ from faststream_sql.table.table import QueueTable
 Bound: TypeAlias = tuple[str, Sequence[object]]
 """A text and the values bound to it, as a driver takes them."""
 
+PING = "SELECT 1"
+"""Asks for nothing but an answer; every database takes it."""
+
 
 @dataclass(frozen=True, slots=True)
 class ColumnTypes:
@@ -171,12 +174,18 @@ class LeaseStatements:
 
 
 @dataclass(frozen=True, slots=True)
-class RowLockStatements:
-    """The statements of the row lock form: all but `claim` run in the transaction that holds the row's lock.
+class InlineFinish:
+    """The whole last round trip of an acknowledged row, for an id that is safe to write into the text."""
 
-    `finish_inline` makes the whole last round trip of an acknowledged row, for an id that is safe to write into the text: settle, prove
-    that a row was there (an error where it was not), commit, and open the next transaction. None where the dialect has no such text.
-    """
+    text: Callable[[object, str | None], str]
+    """Of an id and an isolation level: settle, prove that a row was there (an error where not), commit, open the next transaction."""
+    no_row: str
+    """The code of that error."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowLockStatements:
+    """The statements of the row lock form: all but `claim` run in the transaction that holds the row's lock."""
 
     claimed: tuple[str, ...]
     claim: Statement
@@ -186,7 +195,8 @@ class RowLockStatements:
     """In this order, and each must change a row; none where there is nowhere to move it."""
     commit_and_begin: Callable[[str | None], str]
     """Ends the transaction and opens the next one, in one simple query; with `take` it only ends it."""
-    finish_inline: Callable[[object, str | None], str] | None
+    finish_inline: InlineFinish | None
+    """None where the dialect has no such text."""
     take: Statement | None = None
     """Locks the row `:id` if it is still due. Where a locking read keeps the locks of rows that it passed over, a claim finds its row in a
     transaction that ends with the statement, and takes it by this in the one that lasts."""
@@ -246,9 +256,12 @@ class Dialect(Protocol):
     """The oldest server version for each form."""
     read_clock: str | None
     """The statement that reads the server's clock, in UTC; None where the server's clock is the host's."""
-
     limits: Mapping[str, str]
     """By form: the statement that lists the server's settings that end a session in the middle of a long handler: name, and seconds."""
+    notify: Statement | None
+    """Tells the listeners of `:channel` about `:group`, when the transaction that it runs in commits; None where the database cannot."""
+    created_twice: frozenset[str]
+    """The codes of what the server says of an `IF NOT EXISTS` that found nothing and was overtaken by another process."""
 
     def pack(self, values: Sequence[object]) -> object:
         """Several values as the one that a statement binds (`:held`, `:busy`)."""
@@ -265,9 +278,6 @@ class Dialect(Protocol):
     def recommended_types(self, table: QueueTable) -> ColumnTypes:
         """The types that `ddl` creates."""
         ...
-
-    notify: Statement | None
-    """Tells the listeners of `:channel` about `:group`, when the transaction that it runs in commits; None where the database cannot."""
 
     def plain_value(self, value: object, sql: str) -> object:
         """The value of a plain column as it is bound; `sql` is the column's type as the catalogue spells it."""

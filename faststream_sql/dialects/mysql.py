@@ -92,6 +92,7 @@ class MySQL:
     read_clock: str | None = "SELECT UTC_TIMESTAMP(6)"
     limits: Mapping[str, str] = {"row_lock": sql.LIMITS, "advisory": sql.LIMITS}
     notify: Statement | None = None
+    created_twice: frozenset[str] = frozenset()
     returns_inserted = False
     """Whether an INSERT can return its ids; else the driver reckons them."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -15,6 +15,7 @@ from faststream_sql.dialects.base import (
     DeadLetterStatements,
     GroupStatement,
     Guarded,
+    InlineFinish,
     LeaseStatements,
     Mutex,
     Once,
@@ -68,6 +69,7 @@ class Postgres:
 
     limits: Mapping[str, str] = {"row_lock": sql.LIMITS_IN_TRANSACTION, "advisory": sql.LIMITS_OUTSIDE}
 
+    created_twice = frozenset({"23505", "42P07", "42710"})
     notify: Statement | None = Statement("notify", sql.NOTIFY, (Param("channel"), Param("group")))
 
     def pack(self, values: Sequence[object]) -> object:
@@ -240,7 +242,7 @@ def commit_and_begin(isolation: str | None) -> str:
     return f"COMMIT;BEGIN ISOLATION LEVEL {ISOLATION[isolation]}"
 
 
-def _finish_inline(compiler: Compiler) -> Callable[[object, str | None], str]:
+def _finish_inline(compiler: Compiler) -> InlineFinish:
     """The last round trip of an acknowledged row as one simple query: delete, prove that it was there, commit, begin again.
 
     A simple query carries no values, so the id stands in the text: only an integer or a UUID, which the types themselves keep clean. Where
@@ -255,7 +257,7 @@ def _finish_inline(compiler: Compiler) -> Callable[[object, str | None], str]:
             + commit_and_begin(isolation)
         )
 
-    return text
+    return InlineFinish(text, no_row="22012")  # division by zero
 
 
 def _spell_int(value: object) -> str:

@@ -43,8 +43,8 @@ class SQLite:
     read_clock: str | None = None
     floors: Mapping[str, tuple[int, ...]] = {"lease": (3, 35), "advisory": (3, 35), "fifo": (3, 35)}
     limits: Mapping[str, str] = {}
-
     notify: Statement | None = None
+    created_twice: frozenset[str] = frozenset()
 
     def pack(self, values: Sequence[object]) -> object:
         return json.dumps(list(values))

@@ -12,7 +12,7 @@ from functools import partial
 from typing import cast
 
 from faststream_sql.dialects import dialect_for
-from faststream_sql.dialects.base import Dialect
+from faststream_sql.dialects.base import PING, Dialect
 from faststream_sql.drivers.base import Connection, Pool, Server, Use
 from faststream_sql.engine.clock import Clock, DatabaseClock
 from faststream_sql.engine.counters import Counters
@@ -296,19 +296,19 @@ class Engine:
         """Create the tables and their indexes where they are missing, for quickstarts and tests."""
         for table in dict.fromkeys(tables):
             for text in self.dialect.ddl(table):
-                await patiently(partial(create_one, self.pool, text), self.clock)
+                await patiently(partial(create_one, self.pool, self.dialect, text), self.clock)
 
     async def ping(self, timeout_seconds: float) -> bool:
         """Whether a statement runs within the timeout. Never raises."""
         try:
-            await asyncio.wait_for(self._select_one(timeout_seconds), timeout_seconds)
+            await asyncio.wait_for(self._ask(timeout_seconds), timeout_seconds)
         except (SQLBrokerError, TimeoutError, asyncio.TimeoutError):
             return False
         return True
 
-    async def _select_one(self, timeout_seconds: float) -> None:
+    async def _ask(self, timeout_seconds: float) -> None:
         async with self.pool.connection(Use.STATEMENT, "ping") as connection:
-            await connection.fetch("SELECT 1", timeout=timeout_seconds)
+            await connection.fetch(PING, timeout=timeout_seconds)
 
 
 def _runs_of_columns(values: Sequence[Values]) -> list[tuple[tuple[str, ...], list[Values]]]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from faststream_sql.dialects.base import Plan
-from faststream_sql.drivers.base import Use
+from faststream_sql.drivers.base import Row, Use
 from faststream_sql.engine.forms.base import run_plan
 from faststream_sql.errors import DeclarationError
 from faststream_sql.table.table import QueueTable
@@ -163,7 +163,7 @@ class DeadLetters:
         home = None if self.table.group else self.home
         return self.engine.dialect.dead_letters(self.table, opened.types, home)
 
-    async def _fetch(self, purpose: str, text: str, args: Any) -> list[Any]:
+    async def _fetch(self, purpose: str, text: str, args: Sequence[object]) -> list[Row]:
         async with self.engine.pool.connection(Use.STATEMENT, f"{purpose} of {self._who}") as connection:
             return await connection.fetch(text, args)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from datetime import timedelta
 
 from faststream_sql.engine.backoff import Backoff, Delay, ExponentialBackoff, check_backoff, seconds
 from faststream_sql.engine.outcome import Limit
@@ -88,8 +87,3 @@ def timeout_seconds(name: str, timeout: Delay) -> float:
         msg = f"{name}={timeout!r} cannot be: give more than 0 seconds, or a timedelta"
         raise DeclarationError(msg)
     return value
-
-
-def as_timedelta(delay: Delay) -> timedelta:
-    """A delay as a timedelta."""
-    return delay if isinstance(delay, timedelta) else timedelta(seconds=delay)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from faststream_sql.dialects.base import (
     AdvisoryStatements,
@@ -28,10 +27,6 @@ from faststream_sql.table.catalogue import IndexFacts
 from faststream_sql.table.table import QueueTable
 
 Statements = LeaseStatements | RowLockStatements | AdvisoryStatements
-
-
-_CREATED_TWICE = frozenset({"23505", "42P07", "42710"})
-"""What Postgres says of an `IF NOT EXISTS` that found nothing and was overtaken (SQLSTATE)."""
 
 
 def check_server(dialect: Dialect, server: Server, need: str) -> None:
@@ -76,7 +71,7 @@ async def prepare_all(pool: Pool, statements: Statements, table: QueueTable, who
 
 
 async def prepare_one(connection: Connection, text: str, table: QueueTable, who: str, purpose: str) -> None:
-    """Have the server check one statement."""
+    """Have the server check one statement. Raises SchemaError, as `prepare_all` does."""
     try:
         await connection.prepare(text)
     except StatementError as error:
@@ -84,7 +79,7 @@ async def prepare_one(connection: Connection, text: str, table: QueueTable, who:
         raise SchemaError(msg) from error
 
 
-async def create_one(pool: Pool, text: str) -> None:
+async def create_one(pool: Pool, dialect: Dialect, text: str) -> None:
     """Carry out an `IF NOT EXISTS` statement. Another process may be at the same: where that gets in the way, it is there the next time.
 
     Raises TransientError for a statement to be tried again.
@@ -93,7 +88,7 @@ async def create_one(pool: Pool, text: str) -> None:
         try:
             await connection.script(text)
         except DatabaseError as error:
-            if error.code not in _CREATED_TWICE:
+            if error.code not in dialect.created_twice:
                 raise
             msg = f"it was created by another process at the same time: {error}"
             raise TransientError(msg, code=error.code) from error
@@ -109,7 +104,7 @@ def texts_of(statements: Statements) -> Iterator[tuple[str, str]]:
                 yield purpose, text
 
 
-def _texts(value: Any) -> Iterator[tuple[str, str]]:
+def _texts(value: object) -> Iterator[tuple[str, str]]:
     match value:
         case Statement():
             yield value.purpose, value.text

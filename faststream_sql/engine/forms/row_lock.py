@@ -20,8 +20,6 @@ from faststream_sql.engine.forms.lookout import Lookout
 from faststream_sql.engine.outcome import Ack, DeadLetter, Nack, Outcome, Reject, Release, apply_limit
 from faststream_sql.errors import ConnectionLostError, DatabaseError, DeclarationError, LeaseLostError
 
-_DIVISION_BY_ZERO = "22012"
-
 
 class RowLockForm:
     """Claims and settles rows under row locks, for one subscription."""
@@ -146,7 +144,8 @@ class RowLockForm:
             raise self._lost(delivery, why) from error
         except DatabaseError as error:
             await self._drop(connection)
-            if error.code == _DIVISION_BY_ZERO:
+            inline = self._statements.finish_inline
+            if inline is not None and error.code == inline.no_row:
                 raise self._lost(delivery, "somebody removed the row under its lock") from None
             raise
         except BaseException:
@@ -161,7 +160,7 @@ class RowLockForm:
         match outcome:
             case Ack() | Reject():
                 if statements.finish_inline is not None and not self._gives_back:
-                    await connection.script(statements.finish_inline(delivery.key, self._isolation))
+                    await connection.script(statements.finish_inline.text(delivery.key, self._isolation))
                     self._keep(connection)
                     return
                 await self._write(delivery, connection, statements.finish, {"now": context.clock.now()})
