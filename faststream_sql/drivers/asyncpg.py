@@ -34,8 +34,14 @@ _LEVELS = {
     "serializable": "SERIALIZABLE",
 }
 
-KEEPALIVES = {"tcp_keepalives_idle": 20, "tcp_keepalives_interval": 10, "tcp_keepalives_count": 3}
-"""By these, in seconds, a server notices a lost host within a minute, and frees the rows whose locks its sessions held."""
+SESSION = {
+    "tcp_keepalives_idle": "20",
+    "tcp_keepalives_interval": "10",
+    "tcp_keepalives_count": "3",
+    "default_transaction_isolation": "read committed",
+}
+"""By the first three, in seconds, a server notices a lost host within a minute, and frees the rows whose locks its sessions held. At a
+stricter level, which a server may have by default, claims and settlements of one statement would fail by one another."""
 
 _COLUMNS = """
 SELECT a.attname, format_type(a.atttypid, a.atttypmod), NOT a.attnotnull, pg_get_expr(d.adbin, d.adrelid),
@@ -228,14 +234,14 @@ class AsyncpgPool(OwnPool[AsyncpgConnection]):
         """A frame of its own for what holds the password: a report that shows the locals of an error's frames never sees it."""
         raw = await asyncpg.connect(**{**self._cache, **connect_arguments(self._url, self._tls)}, command_timeout=self._command_timeout)
         _set_socket(raw, socket_options(self._url))
-        await self._keep_alive(raw)
+        await self._set_up(raw)
         return raw
 
-    async def _keep_alive(self, raw: Any) -> None:
-        """Have the server watch over the session. By a statement, since poolers refuse unknown settings at connect; a session that a pooler
-        gives to others too is left as it is.
+    async def _set_up(self, raw: Any) -> None:
+        """Set the session up, and have the server watch over it. By a statement, since poolers refuse unknown settings at connect; a
+        session that a pooler gives to others too is left as it is.
         """
-        wanted = [f"set_config('{name}', '{value}', false)" for name, value in KEEPALIVES.items() if name not in self._url.options]
+        wanted = [f"set_config('{name}', '{value}', false)" for name, value in SESSION.items() if name not in self._url.options]
         if not wanted:
             return
         try:

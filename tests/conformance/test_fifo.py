@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
+from datetime import timedelta
 
 import pytest
 
 from faststream_sql.engine import Ack, Delivery, Nack
+from faststream_sql.errors import LeaseLostError
 from tests.conformance.bench import Bench, queue_table
 from tests.conformance.conftest import Pair
 
@@ -145,3 +147,35 @@ async def test_order_holds_through_failures_of_many_readers(bench: Bench) -> Non
             await bench.subscribe(work, group=group, backoff=0.01)
     await bench.until_rows(lambda rows: rows == [])
     assert finished == {group: list(range(15)) for group in groups}
+
+
+@pytest.mark.forms("lease")
+async def test_a_head_that_came_back_late_lets_nobody_past(make_bench: MakeBench) -> None:
+    """Its lease ended and somebody else has it: its own settlement is void, and the next row waits for the other's."""
+    bench = await make_bench(queue_table("lease", fifo=True))
+    entered, leave, void = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def work(delivery: Delivery) -> None:
+        turn = len(bench.deliveries)
+        if turn == 1:
+            entered.set()
+            await leave.wait()
+        elif turn == 2:
+            leave.set()
+            await void.wait()
+        try:
+            await delivery.settle(Ack())
+        except LeaseLostError:
+            void.set()
+
+    await bench.publish(b"1", b"2", b"3")
+    await bench.subscribe(work, lease=3600)
+    await entered.wait()
+    ended = (
+        bench.engine.dialect.recommended_types(bench.table).times["locked_until"].encode(bench.engine.clock.now() - timedelta(seconds=1))
+    )
+    await bench.sql(f"UPDATE jobs SET locked_until = '{ended}' WHERE locked_until IS NOT NULL")
+    await bench.subscribe(work, lease=3600)
+    await bench.until_rows(lambda rows: rows == [])
+    assert void.is_set()
+    assert [payload for payload, _ in bench.seen] == [b"1", b"1", b"2", b"3"]

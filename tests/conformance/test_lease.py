@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 from faststream_sql.engine import Ack, DeadLetter, Delivery, Nack, Outcome, Reject, SubscriptionOptions
 from faststream_sql.errors import LeaseLostError
 from tests.conformance.bench import PATIENCE_SECONDS, Bench, acknowledge
+from tests.waiting import until
 
 MakeBench = Callable[..., Awaitable[Bench]]
 
@@ -311,3 +313,40 @@ async def test_a_handler_that_does_not_end_keeps_its_lease(bench: Bench) -> None
     assert (row["attempt"], row["locked_until"] is None) == (2, False)
     leave.set()
     await asyncio.sleep(0.05)
+
+
+async def test_an_expired_row_behind_a_thousand_that_are_leased(bench: Bench) -> None:
+    await bench.publish(*[b"leased"] * 1000)
+    await set_lease(bench, 3600)
+    await bench.publish(b"expired")
+    await set_lease(bench, -1, "attempt = 1")
+    await bench.subscribe()
+    await bench.until(lambda: bench.seen == [(b"expired", 2)])
+
+
+async def test_leases_are_renewed_while_a_stop_waits_for_handlers(bench: Bench) -> None:
+    entered = asyncio.Event()
+
+    async def slow(delivery: Delivery) -> None:
+        entered.set()
+        await asyncio.sleep(1.3)
+        await delivery.settle(Ack())
+
+    await bench.publish(b"one")
+    stopped = await bench.subscribe(slow, lease=1)
+    await entered.wait()
+    await bench.subscribe(slow, lease=1)  # a rival that would take it
+    await stopped.stop(10.0)
+    assert bench.seen == [(b"one", 1)]
+    assert await bench.rows() == []
+
+
+async def test_a_handler_that_blocks_the_loop_is_told_of(bench: Bench) -> None:
+    async def block(delivery: Delivery) -> None:
+        time.sleep(0.9)  # noqa: ASYNC251
+        await delivery.settle(Ack())
+
+    await bench.publish(b"one")
+    await bench.subscribe(block, lease=1)
+    await bench.until_rows(lambda rows: rows == [])
+    await until(lambda: any("event loop stood still" in text for _, text in bench.logged))

@@ -9,9 +9,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import asyncpg
 import pytest
 
-from faststream_sql.engine import Ack, Delivery, NewRow, SubscriptionOptions
+from faststream_sql.engine import Ack, Delivery, Nack, NewRow, SubscriptionOptions
 from faststream_sql.errors import LeaseLostError, TransientError
-from tests.conformance.bench import PATIENCE_SECONDS, Bench
+from tests.conformance.bench import PATIENCE_SECONDS, Bench, bytes_of
 from tests.conformance.conftest import Pair
 
 MakeBench = Callable[..., Awaitable[Bench]]
@@ -174,3 +174,23 @@ async def test_a_server_that_ends_idle_sessions(make_bench: MakeBench, pair: Pai
     assert "LockedUntil" in warning
     assert [f"the server's limits: {setting} = 0.2 s" in str(error) for error in errors] == [True]
     assert bench.seen == [(b"one", 1), (b"one", 1 if pair.form == "row_lock" else 2)]
+
+
+@pytest.mark.parametrize("level", ["repeatable read", "serializable"])
+async def test_a_server_with_a_stricter_level_by_default(make_bench: MakeBench, administrator: asyncpg.Connection, level: str) -> None:
+    database = await administrator.fetchval("SELECT quote_ident(current_database())")
+    await administrator.execute(f"ALTER DATABASE {database} SET default_transaction_isolation = '{level}'")
+
+    async def answer(delivery: Delivery) -> None:
+        await delivery.settle(Nack(0.01) if delivery.attempt == 1 and bytes_of(delivery.payload)[-1:] == b"0" else Ack())
+
+    try:
+        bench = await make_bench(pool={"size": 20})
+        await bench.publish(*[b"%d" % n for n in range(100)])
+        await bench.subscribe(answer, max_workers=8)
+        await bench.subscribe(answer, max_workers=8)
+        await bench.until_rows(lambda rows: rows == [])
+    finally:
+        await administrator.execute(f"ALTER DATABASE {database} RESET default_transaction_isolation")
+    assert len(bench.seen) == 110
+    assert [text for level, text in bench.logged if level >= logging.WARNING] == []

@@ -2,7 +2,7 @@
 
 READY                          the broker is started
 STARTED id attempt moment      a handler began
-FAILED id attempt moment       it raised, or asked for another try
+ANSWERED id attempt moment     it is about to raise, or to answer
 SETTLED id attempt moment      it finished the row, and that is committed
 BURIED id attempt moment       it sent the row to the dead letter, and that is committed
 LATE id attempt moment         its settlement came too late, and changed nothing
@@ -45,14 +45,13 @@ async def work(message: SQLMessage) -> None:
 async def answer(message: SQLMessage, plan: str) -> None:
     if plan == "any":
         plan = random.choices(["ack", "raise", "again"], [8, 1, 1])[0]
+    say("ANSWERED", message)
     if plan in {"fail", "raise"}:
-        say("FAILED", message)
         raise ValueError(plan)
     if plan == "bury":
         await message.dead_letter()
         say("BURIED", message)
     elif plan == "again" or (plan in {"retry", "delay"} and message.attempt == 1):
-        say("FAILED", message)
         await message.nack(**({"delay": DELAY_SECONDS} if plan == "delay" else {}))
     else:
         await message.ack()

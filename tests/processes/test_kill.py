@@ -13,6 +13,7 @@ from tests.processes.process import Processes, ended, of
 POLL = 0.1
 
 
+MYSQL = tuple(("mysql", form) for form in ("lease", "row_lock", "advisory"))
 SQLITE_LEASE, LEASE, ROW_LOCK, ADVISORY = ("sqlite", "lease"), ("postgres", "lease"), ("postgres", "row_lock"), ("postgres", "advisory")
 MYSQL_LEASE, MYSQL_ROW_LOCK, MYSQL_ADVISORY = ("mysql", "lease"), ("mysql", "row_lock"), ("mysql", "advisory")
 
