@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from urllib.parse import urlsplit
 
 import asyncpg
 import pytest
 
+from faststream_sql.drivers import open_pool
+from faststream_sql.drivers.url import parse_url
+from faststream_sql.engine import notify
 from faststream_sql.errors import DeclarationError
 from faststream_sql.table import QueueTable
-from tests.conformance.bench import Bench, queue_table
+from tests.conformance.bench import Bench, open_bench, queue_table
+from tests.fault_proxy import fault_proxy
+from tests.waiting import until
 
 MakeBench = Callable[..., Awaitable[Bench]]
 FAR = 3600.0
@@ -97,6 +103,33 @@ async def test_a_listener_that_is_cut_off_comes_back_and_everyone_looks_once(mak
     await here.until(lambda: len(here.seen) == 2)
     assert await admin.fetchval("SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'LISTEN%' AND xact_start IS NOT NULL") == 0
     await admin.close()
+
+
+@on_postgres
+async def test_a_listener_that_hears_nothing_more_is_replaced(
+    make_bench: MakeBench, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its peer is gone without a word: the probe finds out, and what was published meanwhile is looked for once."""
+    monkeypatch.setattr(notify, "PROBE_SECONDS", 0.1)
+    monkeypatch.setattr(notify, "PROBE_TIMEOUT_SECONDS", 0.2)
+    at = urlsplit(postgres_url)
+    there = await make_bench(listen_notify=True)
+    async with fault_proxy(at.hostname or "", at.port or 5432) as (proxy, port):
+        credentials, _, _ = at.netloc.rpartition("@")
+        url = parse_url(at._replace(netloc=f"{credentials}@127.0.0.1:{port}").geturl())
+        here = await open_bench(open_pool(url, size=3, acquire_timeout=5.0, command_timeout=10.0), queue_table("lease"), listen_notify=True)
+        await here.subscribe(poll_interval=FAR)
+        await until_listening(postgres_url)
+        await asyncio.sleep(0.05)  # the looks at the start are over
+        proxy.stall()
+        await there.publish(b"meanwhile")
+        await until(lambda: [text for _, text in here.logged if "the listening session ended" in text])
+        proxy.resume()
+        await here.until(lambda: here.seen == [(b"meanwhile", 1)])
+        await there.publish(b"after")
+        await here.until(lambda: len(here.seen) == 2)
+        assert len(here.logged) == 1
+        await here.close()
 
 
 @on_postgres
