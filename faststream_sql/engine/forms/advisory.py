@@ -16,7 +16,7 @@ from typing_extensions import assert_never
 from faststream_sql.dialects.base import AdvisoryStatements, LockThenTake, Statement
 from faststream_sql.drivers.base import Connection, Row, Use
 from faststream_sql.engine.delivery import Delivery
-from faststream_sql.engine.forms.base import Claim, Context, RowReader, keep_alive, moment_after, put_off, run_plan, session_ended
+from faststream_sql.engine.forms.base import Accept, Claim, Context, RowReader, keep_alive, moment_after, put_off, run_plan, session_ended
 from faststream_sql.engine.forms.lookout import Lookout
 from faststream_sql.engine.outcome import Ack, DeadLetter, Nack, Outcome, Reject, Release, apply_limit
 from faststream_sql.engine.patience import patiently
@@ -37,6 +37,37 @@ class KeyHold:
     attempt: int | None
     """The row's attempt while it is held: the claim counted it."""
     connection: Connection | None
+
+
+class Reservation:
+    """A key of the process, taken in the transaction that takes its row: the file has one such transaction at a time, and whatever pool of
+    the process the next one is of, it finds the key held. A statement knows only of the keys that were held when it was bound.
+    """
+
+    def __init__(self, keys: set[object]) -> None:
+        self._keys = keys
+        self._taken: list[object] = []
+        self.came_late = False
+        """Whether a row was passed over whose key was taken since the statement was bound."""
+
+    def held(self) -> list[object]:
+        """The keys that a claim must pass over."""
+        self.came_late = False
+        return sorted(self._keys, key=str)
+
+    def accept(self, row: Row) -> bool:
+        """Take the key of a row, unless somebody holds it."""
+        key = row[0]
+        if key in self._keys:
+            self.came_late = True
+            return False
+        self._keys.add(key)
+        self._taken.append(key)
+        return True
+
+    def let_go(self) -> None:
+        """The transaction was not committed."""
+        self._keys.difference_update(self._taken)
 
 
 class AdvisoryForm:
@@ -112,16 +143,22 @@ class AdvisoryForm:
         return None
 
     async def _claim_in_process(self) -> Delivery | None:
-        keys = set() if self._keys is None else self._keys
+        reservation = Reservation(set() if self._keys is None else self._keys)
         async with self._context.pool.connection(Use.STATEMENT, f"claim of {self._context.name!r}") as connection:
-            rows = await self._take(connection, sorted(keys, key=str))
-            if not rows:
-                return None
-            key, *values = rows[0]
-            keys.add(key)  # before the connection is given back: the next claim must pass it over
-        return self._delivery(values, key, None)
+            for _ in range(MISSES):
+                try:
+                    rows = await self._take(connection, reservation.held(), reservation.accept)
+                except BaseException:
+                    reservation.let_go()
+                    raise
+                if rows:
+                    key, *values = rows[0]
+                    return self._delivery(values, key, None)
+                if not reservation.came_late:
+                    break
+        return None
 
-    async def _take(self, connection: Connection, held: Sequence[object]) -> list[Row]:
+    async def _take(self, connection: Connection, held: Sequence[object], accept: Accept | None = None) -> list[Row]:
         """A row with its key in front; an id of None means that the key was taken and the row was not."""
         context = self._context
         values = {"group": context.group, "now": context.clock.now(), "held": context.table.dialect.pack(held), "busy": context.keys.busy()}
@@ -131,7 +168,7 @@ class AdvisoryForm:
         if isinstance(self._claiming, LockThenTake):
             rows = await self._lock_then_take(connection, self._claiming, values)
         else:
-            rows = await self._claiming.run(connection, values)
+            rows = await self._claiming.run(connection, values, accept)
         self._lookout.claimed(enough=bool(rows))
         return rows
 

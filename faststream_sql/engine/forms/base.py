@@ -247,23 +247,35 @@ def query(bound: Bound) -> Query:
     return Query(*bound)
 
 
+Accept = Callable[[Row], bool]
+"""Asked of each row that a select found, in the transaction that is about to write it."""
+
+
 async def run_plan(
-    connection: Connection, plan: Plan, values: Mapping[str, object], id_position: int, timeout: float | None = None
+    connection: Connection,
+    plan: Plan,
+    values: Mapping[str, object],
+    id_position: int,
+    timeout: float | None = None,
+    accept: Accept | None = None,
 ) -> list[Row]:
-    """Carry out a plan; returns its rows."""
+    """Carry out a plan; returns its rows. Those that a select found and `accept` refuses are left alone, and not returned."""
     match plan:
         case Once(statement):
             text, args = statement.bind(values)
             return await connection.fetch(text, args, timeout=timeout)
         case SelectThenWrite(select, writes, pack_ids):
+            accepted: list[Row] = []
 
             def write(rows: list[Row]) -> list[Query]:
-                if not rows:
+                accepted[:] = rows if accept is None else filter(accept, rows)
+                if not accepted:
                     return []
-                ids = pack_ids([row[id_position] for row in rows])
+                ids = pack_ids([row[id_position] for row in accepted])
                 return [query(statement.bind({**values, "ids": ids})) for statement in writes]
 
-            return await connection.select_then_write(query(select.bind(values)), write, timeout=timeout)
+            await connection.select_then_write(query(select.bind(values)), write, timeout=timeout)
+            return accepted
         case Guarded():
             return await _run_guarded(connection, plan, values, id_position)
         case _:
@@ -280,12 +292,12 @@ class Claim:
         self._id_position = id_position
         self._idle = False
 
-    async def run(self, connection: Connection, values: Mapping[str, object]) -> list[Row]:
+    async def run(self, connection: Connection, values: Mapping[str, object], accept: Accept | None = None) -> list[Row]:
         """The rows that were claimed, as they stood before."""
         plan = self._plan
         if self._idle and isinstance(plan, SelectThenWrite) and not await connection.fetch(*plan.select.bind(values)):
             return []
-        rows = await run_plan(connection, plan, values, self._id_position)
+        rows = await run_plan(connection, plan, values, self._id_position, accept=accept)
         self._idle = not rows
         return rows
 
