@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import time
 from collections import Counter
 
 import pytest
@@ -86,10 +85,8 @@ async def test_the_timeout_names_the_size_and_the_holders() -> None:
     await gate.enter(Use.DELIVERY, "delivery of 'emails'")
     await gate.enter(Use.DELIVERY, "delivery of 'emails'")
     await gate.enter(Use.STATEMENT, "publish into 'jobs'")
-    started = time.monotonic()
     with pytest.raises(PoolTimeoutError) as caught:
         await gate.enter(Use.RENEWAL, "renewal of 'emails'")
-    assert time.monotonic() - started < 1.0
     for part in ("the pool has 3", "2 x delivery of 'emails'", "1 x publish into 'jobs'", "0.02 s", "pool_size"):
         assert part in str(caught.value)
     assert isinstance(caught.value, TimeoutError)

@@ -59,7 +59,6 @@ async def test_a_long_report_on_a_file_in_fake_time(sqlite_url: str) -> None:
 
     await broker.create_tables()
     await broker.stop()
-    started = time.perf_counter()
     test = TestSQLBroker(broker, with_real=True, clock=FakeClock())
     async with test as br:
         await br.publish("a", "emails")
@@ -69,7 +68,6 @@ async def test_a_long_report_on_a_file_in_fake_time(sqlite_url: str) -> None:
         assert test.rows() == []
         render.mock.assert_called_once_with("a")
     assert seen == [1]
-    assert time.perf_counter() - started < 20
 
 
 async def test_fake_time_is_not_for_servers() -> None:
