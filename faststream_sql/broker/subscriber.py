@@ -139,6 +139,11 @@ class SQLSubscriber(SubscriberUsecase[Delivery]):
         """Whether its workers run; True for one that has nothing to run."""
         return not self.calls or (self._subscription is not None and self._subscription.alive)
 
+    @property
+    def busy(self) -> bool:
+        """Whether its workers have a delivery in work."""
+        return self._subscription is not None and self._subscription.busy
+
     # --- lifecycle -------------------------------------------------------------------------------------------------------------------
 
     @override

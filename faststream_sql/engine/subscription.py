@@ -77,6 +77,11 @@ class Subscription:
         """Whether it is started and all its loops run."""
         return self._workers is not None and self._workers.alive
 
+    @property
+    def busy(self) -> bool:
+        """Whether its workers have a delivery in work."""
+        return self._workers is not None and self._workers.busy
+
     async def start(self) -> None:
         """Check the table and start the workers. Does nothing for one that runs.
 

@@ -154,6 +154,11 @@ class Workers:
         """Whether the source and every worker run."""
         return not self._stopping and self._source.alive and not any(task.done() for task in self._tasks.values())
 
+    @property
+    def busy(self) -> bool:
+        """Whether any worker has a delivery in work."""
+        return bool(self._in_work)
+
     def start(self) -> None:
         """Start the workers, the source and the renewals."""
         loop = asyncio.get_running_loop()
@@ -176,17 +181,22 @@ class Workers:
             if self._stopping:
                 await self._form.release([delivery])
                 return
-            self._in_work[number] = delivery
             try:
-                _in_hand.set(delivery)
-                if pause := await self._handling.run(delivery):
+                if pause := await self._handle(number, delivery):
                     await self._form.rest()  # a connection that is kept for the next claim would be kept for as long
                     await self._context.clock.sleep(pause)
             finally:
-                self._in_work.pop(number, None)
                 self._source.finished(delivery)
             if self._stopping:
                 return
+
+    async def _handle(self, number: int, delivery: Delivery) -> float:
+        self._in_work[number] = delivery
+        _in_hand.set(delivery)
+        try:
+            return await self._handling.run(delivery)
+        finally:
+            del self._in_work[number]
 
     # --- stop ------------------------------------------------------------------------------------------------------------------------
 

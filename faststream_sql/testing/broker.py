@@ -308,8 +308,8 @@ def _runs(broker: SQLBroker) -> bool:
 
 
 def _handles(broker: SQLBroker) -> bool:
-    """Whether a handler of the broker runs."""
-    return any(getattr(subscriber.lock, "qsize", 0) for subscriber in subscribers_of(broker))  # no lock before the first start
+    """Whether a delivery of the broker is in work."""
+    return any(subscriber.busy for subscriber in subscribers_of(broker))
 
 
 def _say(broker: SQLBroker, level: int, text: str, error: BaseException | None = None) -> None:
