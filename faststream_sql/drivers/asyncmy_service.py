@@ -9,10 +9,11 @@ from faststream_sql.drivers.asyncmy import AsyncmyConnection, borrowed, read_lim
 from faststream_sql.drivers.asyncmy_connect import SQL_MODE
 from faststream_sql.drivers.base import Connection, Listener, Server
 from faststream_sql.drivers.service_pool import ServicePool
-from faststream_sql.errors import SQLBrokerError
+from faststream_sql.errors import DeclarationError, SQLBrokerError
 
 # asyncmy's pool resets nothing, and its sessions do not commit by themselves: what we need is set when one is borrowed, and set back.
 _SET_UP = (
+    "SET NAMES utf8mb4; "  # what the pool asked for; some servers do not heed it
     "SET @faststream_sql_autocommit = @@autocommit, @faststream_sql_mode = @@sql_mode, @faststream_sql_wait = @@innodb_lock_wait_timeout, "
     f"autocommit = 1, sql_mode = '{SQL_MODE}', innodb_lock_wait_timeout = 5"
 )
@@ -29,6 +30,9 @@ class AsyncmySessions:
         self._limits: tuple[int | None, int | None] | None = None
 
     async def session(self, raw: Any) -> AsyncmyConnection:
+        if raw._charset != "utf8mb4":
+            msg = f"the service's pool speaks {raw._charset}, in which not every text can be written: make it with charset='utf8mb4'"
+            raise DeclarationError(msg)
         session = AsyncmyConnection(raw, self._command_timeout)
         await session.script(_SET_UP)
         if self._limits is None:

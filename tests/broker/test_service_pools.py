@@ -215,6 +215,17 @@ async def test_an_engine_of_a_file_lends_it_with_its_own_settings(tmp_path: Any)
     await engine.dispose()
 
 
+@pytest.mark.mysql
+async def test_a_pool_that_cannot_write_every_text_is_refused(mysql_url: str) -> None:
+    at = urlsplit(mysql_url)
+    arguments = {"host": at.hostname, "port": at.port, "user": at.username, "password": at.password or "", "db": at.path[1:]}
+    pool = await asyncmy.create_pool(minsize=1, maxsize=2, charset="latin1", **arguments)
+    with pytest.raises(DeclarationError, match="latin1"):
+        await SQLBroker(pool, logger=None).connect()
+    pool.close()
+    await pool.wait_closed()
+
+
 @pytest.mark.parametrize(
     ("make", "word"),
     [
