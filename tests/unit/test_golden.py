@@ -105,6 +105,11 @@ def test_statements_are_the_golden_ones(dialect: Dialect, name: str) -> None:
     assert path.read_text() == text
 
 
+def test_every_golden_file_is_read() -> None:
+    expected = {f"{dialect.name}/{name}.sql" for dialect in DIALECTS.values() for name in TABLES}
+    assert {path.relative_to(GOLDEN).as_posix() for path in GOLDEN.rglob("*.*")} == expected
+
+
 def test_an_old_postgres_gets_no_words_that_it_does_not_know() -> None:
     old, table = dialect_for("postgresql", (9, 6)), TABLES["default"]
     assert "bigserial" in old.ddl(table)[0]
