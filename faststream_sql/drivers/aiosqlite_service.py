@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from faststream_sql.drivers.aiosqlite import AiosqliteConnection, borrowed, decoded_text
+from faststream_sql.drivers.aiosqlite_connection import AiosqliteConnection, borrowed, decoded_text
 from faststream_sql.drivers.base import Connection, Listener, Server
 from faststream_sql.drivers.process_keys import ProcessKeys
 

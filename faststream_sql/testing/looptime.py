@@ -143,7 +143,7 @@ class LoopTime:
         except ModuleNotFoundError:
             return
         watch = self.watch
-        execute: Callable[..., Coroutine[Any, Any, Any]] = core.Connection._execute  # noqa: SLF001 - as in drivers/aiosqlite.py
+        execute: Callable[..., Coroutine[Any, Any, Any]] = core.Connection._execute  # noqa: SLF001 - as in drivers/aiosqlite_connection.py
 
         class Watched(queue.SimpleQueue[Any]):
             def put_nowait(self, item: Any) -> None:
