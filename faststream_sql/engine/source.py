@@ -24,8 +24,6 @@ MOST_RIVALS = 20
 """How many claims in a row may be lost to rivals before it is said, and waited out as any other fault."""
 QUIET_SECONDS = 60.0
 """How often a fault that goes on is logged."""
-
-
 CLAIM_SECONDS = 2.0
 """How long a stop waits for a claim that is under way."""
 
