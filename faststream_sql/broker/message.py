@@ -50,7 +50,10 @@ class SQLMessage(StreamMessage[Delivery]):
 
     @property
     def row(self) -> Mapping[str, Any]:
-        """The row's values by role, or by name for a plain column, as they stood before the claim."""
+        """The row's values by role, or by name for a plain column, as they stood before the claim.
+
+        A plain column that is named as a role that another column plays is `columns.<name>`.
+        """
         return self.raw_message.row
 
     @property

@@ -21,7 +21,7 @@ PING = "SELECT 1"
 
 @dataclass(frozen=True, slots=True)
 class ColumnTypes:
-    """What the columns of a table turned out to be, by role (or, for a plain column, by its name)."""
+    """What the columns of a table turned out to be, by the keys of `QueueTable.keyed`."""
 
     sql: Mapping[str, str]
     """The type of each column as the database spells it."""

@@ -72,4 +72,4 @@ class Compiler:
     @property
     def claimed(self) -> tuple[str, ...]:
         """The names under which a claimed row's values are known: its roles, then its plain columns."""
-        return (*self.table.roles(), *(column.name for column in self.table.columns))
+        return tuple(self.table.keyed())

@@ -244,8 +244,8 @@ def _mutex(compiler: Compiler) -> Mutex:
 
 
 def _names(table: QueueTable, columns: Sequence[str]) -> list[str]:
-    roles = table.roles()
-    return [quote(roles[column].name if column in roles else column) for column in columns]
+    keyed = table.keyed()
+    return [quote(keyed[key].name) for key in columns]
 
 
 def _bury(compiler: Compiler, dead: QueueTable | None, *, select: str = sql.BURY_SELECT, update: str = sql.BURY_UPDATE) -> Plan | None:

@@ -61,7 +61,7 @@ def recommended_types(table: QueueTable) -> ColumnTypes:
     roles = table.roles()
     times = {role: TimeCodec(TimeKind.NAIVE_UTC) for role in _TIMES if role in roles}
     sql = {role: _RECOMMENDED[role].split(" ", 1)[0] for role in roles if role != "id"}
-    sql |= {"id": _key(table), **{column.name: sql_type(column, _PLAIN, "longtext") for column in table.columns}}
+    sql |= {"id": _key(table), **{table.key_of(column): sql_type(column, _PLAIN, "longtext") for column in table.columns}}
     form = "text" if table.id_type is UUID else "native"
     return ColumnTypes(sql, times, _INTEGERS["int"], "binary", "text", form, index_name(table))
 
@@ -80,12 +80,12 @@ def judge_types(table: QueueTable, facts: Sequence[ColumnFacts], claim_index: st
     return ColumnTypes(
         sql={role: fact.type for role, fact in found.items()},
         times=times,
-        attempt_max=_INTEGERS[_plain(found["attempt"].type)] if "attempt" in found else 0,
+        attempt_max=_INTEGERS[_plain(found["attempt"].type)] if table.attempt else 0,
         payload=_body(found["payload"].type),
-        headers=_body(found["headers"].type) if "headers" in found else "text",
+        headers=_body(found["headers"].type) if table.headers else "text",
         id_form="text" if table.id_type is UUID else "native",
         claim_index=claim_index,
-        warnings=_warnings(table, found["payload"]) if "payload" in found else (),
+        warnings=_warnings(table, found["payload"]) if table.payload else (),
     )
 
 

@@ -233,8 +233,8 @@ def _columns_of(rows: Sequence[tuple[object, ...]]) -> list[object]:
 
 
 def _column_names(table: QueueTable, columns: Sequence[str]) -> list[str]:
-    roles = table.roles()
-    return [quote(roles[column].name if column in roles else column) for column in columns]
+    keyed = table.keyed()
+    return [quote(keyed[key].name) for key in columns]
 
 
 def commit_and_begin(isolation: str | None) -> str:

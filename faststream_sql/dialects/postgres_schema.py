@@ -64,7 +64,7 @@ def recommended_types(table: QueueTable) -> ColumnTypes:
     """The types that `table_ddl` creates."""
     sql = {role: _RECOMMENDED[role] for role in table.roles() if role != "id"}
     times: dict[str, TimeCodec] = {role: TimeCodec(TimeKind.AWARE) for role in _TIMES if role in sql}
-    sql |= {column.name: sql_type(column, _PLAIN, "text") for column in table.columns}
+    sql |= {table.key_of(column): sql_type(column, _PLAIN, "text") for column in table.columns}
     return ColumnTypes({"id": _id_type(table), **sql}, times, _INTEGERS["integer"], "binary", "json")
 
 
@@ -76,14 +76,14 @@ def judge_types(table: QueueTable, facts: Sequence[ColumnFacts], claim_index: st
         if role in table.roles():
             refuse_null(table, role, fact, f"ALTER TABLE {_name(table)} ALTER COLUMN {quote(fact.name)} SET NOT NULL")
             _judge(table, role, fact)
-        if role in _TIMES:
-            times[role] = _time(table, role, fact)
+            if role in _TIMES:
+                times[role] = _time(table, role, fact)
     return ColumnTypes(
         sql={role: fact.type for role, fact in found.items()},
         times=times,
-        attempt_max=_INTEGERS[found["attempt"].type] if "attempt" in found else 0,
-        payload=_body(found["payload"].type) if "payload" in found else "binary",
-        headers=_body(found["headers"].type) if "headers" in found else "json",
+        attempt_max=_INTEGERS[found["attempt"].type] if table.attempt else 0,
+        payload=_body(found["payload"].type) if table.payload else "binary",
+        headers=_body(found["headers"].type) if table.headers else "json",
         claim_index=claim_index,
     )
 
@@ -97,7 +97,7 @@ def table_ddl(table: QueueTable, qualified: str, *, identity: bool) -> tuple[str
             null = "" if role in _NULLABLE else " NOT NULL"
             default = f" DEFAULT {_DEFAULTS[role]}" if role in _DEFAULTS else ""
             lines.append(f"{quote(column.name)} {types[role]}{null}{default}")
-    lines += [f"{quote(column.name)} {types[column.name]}" for column in table.columns]
+    lines += [f"{quote(column.name)} {types[table.key_of(column)]}" for column in table.columns]
     where = f" WHERE {quote(table.processed_at.name)} IS NULL" if table.processed_at else ""
     index = ", ".join(quote(column.name) for column in table.index_columns)
     body = ",\n    ".join(lines)

@@ -99,9 +99,9 @@ def find_columns(table: QueueTable, facts: Sequence[ColumnFacts]) -> dict[str, C
         msg = f"table {table.qualified_name!r} does not exist: create it in a migration that runs before the broker starts"
         raise SchemaError(msg)
     by_name = {fact.name: fact for fact in facts}
-    named = {role: column.name for role, column in table.roles().items()}
-    named |= {column.name: column.name for column in table.columns}
-    missing = [f"{name!r} ({key})" if key != name else repr(name) for key, name in named.items() if name not in by_name]
+    named = {key: column.name for key, column in table.keyed().items()}
+    roles = table.roles()
+    missing = [f"{name!r} ({key})" if key != name and key in roles else repr(name) for key, name in named.items() if name not in by_name]
     if missing:
         msg = (
             f"table {table.qualified_name!r} has no column {', '.join(missing)}: it is of another release than the description. "

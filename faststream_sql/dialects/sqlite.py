@@ -62,8 +62,8 @@ class SQLite:
         return as_json(as_simple(value))
 
     def insert(self, table: QueueTable, types: ColumnTypes, columns: Sequence[str]) -> Statement:
-        roles = table.roles()
-        names = [quote(roles[column].name if column in roles else column) for column in columns]
+        keyed = table.keyed()
+        names = [quote(keyed[key].name) for key in columns]
         values = listed([f":c{n}" for n in range(len(columns))])
         template = (
             "INSERT INTO {table} ({names}) VALUES (" + values + ") RETURNING {id}"
@@ -73,8 +73,8 @@ class SQLite:
         return Compiler(table, types, SPELLING, {}).statement("insert", template, names=listed(names))
 
     def insert_many(self, table: QueueTable, types: ColumnTypes, columns: Sequence[str]) -> GroupStatement:
-        roles = table.roles()
-        names = [quote(roles[column].name if column in roles else column) for column in columns]
+        keyed = table.keyed()
+        names = [quote(keyed[key].name) for key in columns]
         head = f"INSERT INTO {SPELLING.qualified(table)} ({listed(names)}) VALUES "
         one, tail = f"({listed(['?'] * len(columns))})", f" RETURNING {quote(table.id.name)}"
 

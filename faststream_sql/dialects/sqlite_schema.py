@@ -75,8 +75,8 @@ def judge_types(table: QueueTable, facts: Sequence[ColumnFacts], claim_index: st
         sql={role: fact.type for role, fact in found.items()},
         times=times,
         attempt_max=2**63 - 1,
-        payload=_body(found["payload"].type) if "payload" in found else "binary",
-        headers="binary" if "headers" in found and _body(found["headers"].type) == "binary" else "text",
+        payload=_body(found["payload"].type) if table.payload else "binary",
+        headers="binary" if table.headers and _body(found["headers"].type) == "binary" else "text",
         id_form=_id_form(table),
         claim_index=claim_index,
     )

@@ -97,7 +97,8 @@ def _plain(opened: OpenTable, columns: Mapping[str, object]) -> Mapping[str, obj
             msg = f"column {name!r} of table {table.qualified_name!r} is generated: the database fills it in, and publish cannot"
             raise DeclarationError(msg)
     types = opened.types.sql
-    return {name: opened.dialect.plain_value(value, types.get(name, "")) for name, value in columns.items()}
+    keys = {name: table.key_of(known[name]) for name in columns}
+    return {keys[name]: opened.dialect.plain_value(value, types.get(keys[name], "")) for name, value in columns.items()}
 
 
 def _due(opened: OpenTable, row: NewRow, now: datetime) -> datetime | None:

@@ -203,6 +203,20 @@ class QueueTable:
         """Every column: those with a role, then the plain ones."""
         return (*self.roles().values(), *self.columns)
 
+    def keyed(self) -> dict[str, Column]:
+        """Every column, in the order of `all_columns`, by the key of its value in a row: its role, or the name of a plain column.
+
+        A plain column that is named as a role that another column plays is `columns.<name>`.
+        """
+        keyed = self.roles()
+        for column in self.columns:
+            keyed[self.key_of(column)] = column
+        return keyed
+
+    def key_of(self, column: Column) -> str:
+        """The key of a plain column's value in a row."""
+        return f"columns.{column.name}" if column.name in self.roles() else column.name
+
 
 class _Feature(NamedTuple):
     """Something that can be described, and a way of doing without it."""
@@ -254,6 +268,13 @@ def _check_columns(where: str, table: QueueTable) -> None:
                 " name each column once, with one role"
             )
         taken[column.name] = use
+    for column in table.columns:
+        key = table.key_of(column)
+        if key != column.name and key in taken:
+            raise DeclarationError(
+                f"{where}: the value of column {column.name!r}, which is named as a role is, would be known as {key!r},"
+                " and that is another column's name: rename one of them"
+            )
     for role in _WRITTEN_BY_PUBLISH:
         if role in roles and roles[role].generated:
             raise DeclarationError(f"{where}: {role}={roles[role]!r} cannot be generated, publish has to write it: leave generated out")

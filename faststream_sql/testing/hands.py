@@ -315,7 +315,7 @@ def reads(subscriber: SQLSubscriber, table: QueueTable, group: str | None) -> bo
 
 def columns_of(table: QueueTable) -> tuple[str, ...]:
     """The names under which a row's values are known: its roles, then its plain columns."""
-    return (*table.roles(), *(column.name for column in table.columns))
+    return tuple(table.keyed())
 
 
 def select_all(table: QueueTable, quote: Callable[[str], str]) -> str:

@@ -79,8 +79,8 @@ def _written(opened: OpenTable, name: str, value: Any) -> Any:
         if value.tzinfo is None:
             msg = f"insert(…, {name}={value!r}) names no time zone: give an aware datetime"
             raise ValueError(msg)
-        return opened.types.times[name].encode(value) if name in _TIMES else value
-    if name == "headers" and isinstance(value, Mapping):
+        return opened.types.times[name].encode(value) if name in opened.types.times else value
+    if name == "headers" and "headers" in opened.table.roles() and isinstance(value, Mapping):
         text = json.dumps(dict(value), default=str)
         return text.encode() if opened.types.headers == "binary" else text
     if name == "payload":
@@ -101,7 +101,7 @@ def _body(opened: OpenTable, value: Any) -> Any:
 
 def _names(table: QueueTable) -> dict[str, str]:
     """The names that `insert` knows, each with the role (or plain column) that it means: columns', a model's fields', and roles'."""
-    by_column = {column.name: role for role, column in table.roles().items()} | {column.name: column.name for column in table.columns}
+    by_column = {column.name: key for key, column in table.keyed().items()}
     roles = {role: role for role in table.roles()}
     fields: dict[str, str] = {}
     if table.model is not None and issubclass(table.model, Inbox):
@@ -114,8 +114,8 @@ def _names(table: QueueTable) -> dict[str, str]:
 
 def by_column(table: QueueTable, row: Mapping[str, Any]) -> dict[str, Any]:
     """A row of `read_rows` by the names of its columns."""
-    roles = table.roles()
-    return {roles[name].name if name in roles else name: value for name, value in row.items()}
+    columns = table.keyed()
+    return {columns[key].name: value for key, value in row.items()}
 
 
 def dues(table: QueueTable, rows: Sequence[Mapping[str, Any]], now: datetime) -> list[datetime]:

@@ -102,7 +102,7 @@ class Bench:
         """All rows by role, in the order of their ids."""
         described = table or self.table
         quote = self.engine.dialect.quote
-        columns = {**described.roles(), **{column.name: column for column in described.columns}}
+        columns = described.keyed()
         listed = ", ".join(quote(column.name) for column in columns.values())
         async with self.pool.connection(Use.STATEMENT, "test") as connection:
             found = await connection.fetch(f"SELECT {listed} FROM {quote(described.name)} ORDER BY {quote(described.id.name)}")
