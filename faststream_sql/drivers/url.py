@@ -3,7 +3,7 @@
 Nobody else sees the raw text: the URL parsers of drivers and of the standard library repeat parts of a password in their errors.
 
 Where the user name and password end. Passwords are often pasted in without escaping, so `@ / ? # :` may stand in them. What
-follows the right `@` must read as `host[:port][,host[:port]...][/database][?name=value[&name=value...]]`, with no `@`, `/`, `?` or
+follows the right `@` must read as `host[:port][,host[:port]...][/database][?name=value[&name=value...]]`, with no `@`, `/`, `?`, `;` or
 `#` in the database's name. In nearly every text one `@` alone satisfies that. A second one can only stand in a query value, as in
 `?application_name=x@y`: the first is then taken if all the options after it have known names, and otherwise the text is refused,
 since a guess could show half of a password as the name of a host.
@@ -66,7 +66,7 @@ _PLAIN_NAMES: Final = frozenset({"foreign_keys", "require_auth", "auth_plugin", 
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9.-]*)(?:\+([A-Za-z0-9_.-]+))?://", re.ASCII)
 _HOST_PATTERN: Final = r"(?:\[[\w:.%]+\]|[\w.%~-]+)(?::[0-9]{1,5})?"
 _HOSTS_PATTERN: Final = rf"(?P<hosts>{_HOST_PATTERN}(?:,{_HOST_PATTERN})*)?"
-_DATABASE_TAIL: Final = re.compile(rf"{_HOSTS_PATTERN}(?:/(?P<path>[^/?#@]*))?(?:\?(?P<query>.*))?", re.DOTALL)
+_DATABASE_TAIL: Final = re.compile(rf"{_HOSTS_PATTERN}(?:/(?P<path>[^/?#@;]*))?(?:\?(?P<query>.*))?", re.DOTALL)
 _ANY_TAIL: Final = re.compile(rf"{_HOSTS_PATTERN}(?:/(?P<path>[\w./~%+:-]*))?(?:\?(?P<query>.*))?", re.DOTALL)
 _LIKE_A_PORT: Final = re.compile(r"[^/?#:]*:[^/?#]*(?:/[^/?#@]*)?(?:\?.*)?", re.DOTALL)
 _OPTION: Final = re.compile(r"([A-Za-z_][\w.-]*)=(.*)", re.DOTALL | re.ASCII)

@@ -10,19 +10,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import queue
 import selectors
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any, ClassVar
 from unittest import mock
 from weakref import WeakKeyDictionary
 
-from anyio import CapacityLimiter
-from anyio.to_thread import current_default_thread_limiter
 from typing_extensions import Self
 
 from faststream_sql.errors import DeclarationError
+from faststream_sql.testing.threads import Threads
 
 THREAD_SECONDS = 0.05
 """How long, in real time, the selector waits at once while a thread works; the thread's answer ends the wait."""
@@ -51,10 +49,8 @@ class LoopTime:
         self._selector = selector
         self._select = selector.select
         self._resolution: float = vars(loop)["_clock_resolution"]
-        self._run_in_executor: Callable[..., asyncio.Future[Any]] = loop.run_in_executor
-        self._limiter: CapacityLimiter = current_default_thread_limiter()
+        self._threads = Threads(loop)
         self._users = 0
-        self._jobs: set[asyncio.Future[Any]] = set()  # what threads work on
         self._background: dict[int, asyncio.TimerHandle] = {}
         self._idlers: list[asyncio.Future[None]] = []
         self._deliveries = 0
@@ -102,11 +98,10 @@ class LoopTime:
             with ExitStack() as stack:
                 for target, name, new in (
                     (self._loop, "time", lambda: self.now),
-                    (self._loop, "run_in_executor", self._in_executor),
                     (self._selector, "select", self._wait),
                 ):
                     stack.enter_context(mock.patch.object(target, name, new))
-                self._watch_aiosqlite(stack)
+                stack.enter_context(self._threads.watched())
                 self._in_place[self._loop] = self
                 yield
         finally:
@@ -122,45 +117,6 @@ class LoopTime:
     def _timers(self) -> list[Any]:
         timers: list[Any] = vars(self._loop)["_scheduled"]  # the loop makes a new list now and then
         return timers
-
-    # --- threads ---------------------------------------------------------------------------------------------------------------------
-
-    def _in_executor(self, executor: Any, function: Any, *args: Any) -> asyncio.Future[Any]:
-        future = self._run_in_executor(executor, function, *args)
-        self.watch(future)
-        return future
-
-    def watch(self, future: asyncio.Future[Any]) -> None:
-        """A thread works until the future, one of this loop's, is done."""
-        if future.get_loop() is self._loop:
-            self._jobs.add(future)
-            future.add_done_callback(self._jobs.discard)
-
-    def _watch_aiosqlite(self, stack: ExitStack) -> None:
-        """Aiosqlite's threads take work from a queue of their own: watched for connections opened from now on, and by call for all."""
-        try:
-            from aiosqlite import core
-        except ModuleNotFoundError:
-            return
-        watch = self.watch
-        execute: Callable[..., Coroutine[Any, Any, Any]] = core.Connection._execute  # noqa: SLF001 - as in drivers/aiosqlite_connection.py
-
-        class Watched(queue.SimpleQueue[Any]):
-            def put_nowait(self, item: Any) -> None:
-                if item[0] is not None:
-                    watch(item[0])
-                super().put_nowait(item)
-
-        def watched(connection: Any, *args: Any, **kwargs: Any) -> Awaitable[Any]:
-            task: asyncio.Future[Any] = asyncio.ensure_future(execute(connection, *args, **kwargs))
-            watch(task)
-            return task
-
-        stack.enter_context(mock.patch.object(core, "SimpleQueue", Watched))
-        stack.enter_context(mock.patch.object(core.Connection, "_execute", watched))
-
-    def _thread_works(self) -> bool:
-        return bool(self._jobs) or self._limiter.borrowed_tokens > 0
 
     # --- time ------------------------------------------------------------------------------------------------------------------------
 
@@ -203,7 +159,7 @@ class LoopTime:
         events = self._select(0)
         if events or (timeout is not None and timeout <= self._resolution):
             return events  # a timer that is due within the resolution is one that the loop runs now
-        if self._thread_works():
+        if self._threads.work():
             return self._select(THREAD_SECONDS)
         sockets = len(self._selector.get_map()) > 1  # one is the loop's own, by which threads and signals wake it
         jumps = self._wanted() and any(running() for running in self.running)

@@ -10,6 +10,7 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import aiosqlite
+import anyio
 import pytest
 from faststream import Context, Depends
 from faststream.exceptions import NackMessage
@@ -173,6 +174,8 @@ async def test_time_does_not_move_while_a_thread_works(tmp_path: Path) -> None:
     async def thread(body: str) -> None:
         await asyncio.to_thread(time.sleep, 0.05)
         await asyncio.get_running_loop().run_in_executor(executor, time.sleep, 0.05)
+        await asyncio.wrap_future(executor.submit(time.sleep, 0.05))
+        await anyio.to_thread.run_sync(time.sleep, 0.05, limiter=anyio.CapacityLimiter(1))
 
     @broker.subscriber("context")
     async def context(body: str, message: object = Context("message"), found: int = Depends(dependency)) -> None:
@@ -196,6 +199,38 @@ async def test_time_does_not_move_while_a_thread_works(tmp_path: Path) -> None:
     await connection.close()
     executor.shutdown()
     assert ticks == []
+
+
+async def test_time_moves_while_a_thread_waits_for_the_loop() -> None:
+    broker = SQLBroker(SERVER)
+
+    @broker.subscriber("def")
+    def plain(body: str) -> None:
+        time.sleep(0.02)
+        anyio.from_thread.run(anyio.sleep, 150)
+        time.sleep(0.02)
+        anyio.from_thread.run(broker.publish, "x", "reports")
+        time.sleep(0.02)
+
+    @broker.subscriber("executor")
+    async def executor(body: str) -> None:
+        loop = asyncio.get_running_loop()
+
+        def wait() -> None:
+            asyncio.run_coroutine_threadsafe(asyncio.sleep(300), loop).result()
+            time.sleep(0.02)
+
+        await asyncio.to_thread(wait)
+
+    @broker.subscriber("reports")
+    async def render(body: str) -> None:
+        await asyncio.sleep(150)
+
+    test = TestSQLBroker(broker)
+    async with test as br:
+        for number, queue in enumerate(("def", "executor"), 1):
+            await br.publish("x", queue)
+            assert test.clock.monotonic() == 300 * number
 
 
 async def test_time_does_not_move_while_an_answer_is_on_its_way() -> None:

@@ -482,3 +482,13 @@ class TestRedactURL:
     @given(scheme=st.sampled_from(["", "kafka://", "http://", "postgresql+psycopg2://"]), password=canaries)
     def test_a_password_is_never_shown(self, scheme: str, password: str) -> None:
         assert CANARY not in redact_url(f"{scheme}bob:{password}@host:9092/path?x={quote(password, safe='')}")
+
+
+@pytest.mark.parametrize("text", ["postgresql://app:x@db/app;password=s3cr3t", "mysql://db/app;password=s3cr3t?charset=utf8mb4"])
+def test_options_after_a_semicolon_are_no_part_of_the_name(text: str) -> None:
+    assert "s3cr3t" not in str(refusal(text))
+    assert "s3cr3t" not in redact_url(text)
+
+
+def test_a_semicolon_of_the_name_is_percent_encoded() -> None:
+    assert parse_url("postgresql://app:x;y@db/a%3Bb").database == "a;b"
