@@ -21,7 +21,7 @@ from faststream_sql.engine.forms.base import Log
 from faststream_sql.engine.notify import Listening, channel_of, payload_of
 from faststream_sql.engine.options import SubscriptionOptions
 from faststream_sql.engine.patience import patiently
-from faststream_sql.engine.publish import NewRow, Values, in_statements, row_values
+from faststream_sql.engine.publish import NewRow, Values, in_statements, rows_values
 from faststream_sql.engine.skew import read_database_clock
 from faststream_sql.engine.startup import create_one, open_table, prepare_one
 from faststream_sql.engine.subscription import Subscription
@@ -268,7 +268,7 @@ class Engine:
 
     async def _write(self, connection: Connection, opened: OpenTable, rows: Sequence[NewRow]) -> tuple[list[object], list[datetime | None]]:
         now = self.clock.now()
-        values = [row_values(opened, row, now) for row in rows]
+        values = rows_values(opened, rows, now)
         ids: list[object] = []
         for columns, batch in _runs_of_columns(values):
             ids += await self._write_batch(connection, opened, columns, batch)

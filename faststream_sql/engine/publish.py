@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from uuid import UUID, uuid4
@@ -38,6 +38,8 @@ class Values:
     """None where it is due at once."""
 
 
+_write_json = json.JSONEncoder(ensure_ascii=False, allow_nan=False, default=str).encode
+
 STATEMENT_BYTES = 256 * 1024
 """About how long an insert of many rows may become. Servers refuse a statement beyond a limit (MySQL's `max_allowed_packet`)."""
 
@@ -55,9 +57,14 @@ def in_statements(rows: Sequence[Values], most: int) -> Iterator[Sequence[Values
         yield rows[start:]
 
 
-def row_values(opened: OpenTable, row: NewRow, now: datetime) -> Values:
-    """The values of one row. Raises ValueError or DeclarationError for what the table cannot take, saying what it could."""
+def rows_values(opened: OpenTable, rows: Sequence[NewRow], now: datetime) -> list[Values]:
+    """The values of rows. Raises ValueError or DeclarationError for what the table cannot take, saying what it could."""
     roles = opened.table.roles()
+    generated = {role for role, column in roles.items() if column.generated and role != "id"}
+    return [_row_values(opened, roles, generated, row, now) for row in rows]
+
+
+def _row_values(opened: OpenTable, roles: Collection[str], generated: Collection[str], row: NewRow, now: datetime) -> Values:
     due = _due(opened, row, now)
     put: dict[str, object] = {}
     if (row_id := _row_id(opened, row)) is not None:
@@ -79,10 +86,11 @@ def row_values(opened: OpenTable, row: NewRow, now: datetime) -> Values:
     if "headers" in roles:
         put["headers"] = _headers(opened, row.headers)
     put["payload"] = row.payload if opened.types.payload == "binary" else _text(opened, row.payload)
-    put |= _plain(opened, row.columns or {})
-    generated = {role for role, column in roles.items() if column.generated and role != "id"}
-    columns = tuple(column for column in put if column not in generated)
-    return Values(columns, tuple(put[column] for column in columns), due)
+    if row.columns:
+        put |= _plain(opened, row.columns)
+    for role in generated:
+        put.pop(role, None)
+    return Values(tuple(put), tuple(put.values()), due)
 
 
 def _plain(opened: OpenTable, columns: Mapping[str, object]) -> Mapping[str, object]:
@@ -142,7 +150,7 @@ def _row_id(opened: OpenTable, row: NewRow) -> object | None:
 
 
 def _headers(opened: OpenTable, headers: Mapping[str, object] | None) -> object:
-    text = json.dumps(dict(headers or {}), ensure_ascii=False, allow_nan=False, default=str)
+    text = _write_json(dict(headers or {}))
     return text.encode() if opened.types.headers == "binary" else text
 
 
