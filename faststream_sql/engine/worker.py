@@ -54,8 +54,8 @@ class Handling:
                 return 0.0
             await self._deliver(delivery)
         except asyncio.CancelledError:
-            if self.stopping:
-                raise
+            if self.stopping or _is_cancelled():
+                raise  # else the handler raised it
         except SQLBrokerError as error:
             self._context.log(logging.ERROR, f"{self.describe(delivery)} was not settled: {error}", error)
         except Exception as error:
@@ -123,6 +123,12 @@ class Handling:
                 "handler blocks it, or the process was stopped. Write a handler that blocks as a plain def, which runs in a thread"
             )
             self._context.log(logging.WARNING, text)
+
+
+def _is_cancelled() -> bool:
+    """Whether somebody cancels the task that runs here. Python 3.10 does not tell, and a cancellation then counts as the handler's own."""
+    cancelling = getattr(asyncio.current_task(), "cancelling", None)
+    return bool(cancelling is not None and cancelling())
 
 
 class Workers:
@@ -195,6 +201,10 @@ class Workers:
         _in_hand.set(delivery)
         try:
             return await self._handling.run(delivery)
+        except asyncio.CancelledError:
+            if not self._stopping and delivery.outcome is None:  # by somebody else than a stop, which releases what it cuts off
+                await self._bounded(self._form.release([delivery]), "a row was not released in time")
+            raise
         finally:
             del self._in_work[number]
 

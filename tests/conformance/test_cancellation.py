@@ -5,6 +5,7 @@ transaction or with a lock, and the row is where a row may be.
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
@@ -181,3 +182,43 @@ async def test_a_publish(bench: Bench, count: int, moment: Moment) -> None:
         if not reached:
             return
     raise AssertionError("there is no end to its places")
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="before Python 3.11 a task does not tell that it is being cancelled")
+async def test_whoever_cancels_every_task_ends_the_workers(bench: Bench) -> None:
+    """As `asyncio.run` does when its coroutine fails: a worker that took it for its handler's own would run on, and the process with it."""
+    entered = asyncio.Event()
+
+    async def stuck(delivery: Delivery) -> None:
+        entered.set()
+        await asyncio.Event().wait()
+
+    await bench.publish(b"one")
+    before = asyncio.all_tasks()
+    subscription = await bench.subscribe(stuck)
+    await entered.wait()
+    started = asyncio.all_tasks() - before
+    for task in started:
+        task.cancel()
+    done, running = await asyncio.wait(started, timeout=PATIENCE_SECONDS)
+    assert not running
+    assert all(task.cancelled() for task in done)
+    assert not subscription.alive
+    (row,) = await bench.rows()
+    assert row["attempt"] == 1, "given back, with its attempt"
+    assert row.get("locked_until") is None
+    await subscription.stop(1.0)
+
+
+async def test_a_handler_that_raises_a_cancellation_is_tried_again(bench: Bench) -> None:
+    async def once(delivery: Delivery) -> None:
+        if len(bench.seen) == 1:
+            raise asyncio.CancelledError
+        await delivery.settle(Ack())
+
+    await bench.publish(b"one")
+    subscription = await bench.subscribe(once, backoff=None)
+    await bench.until_rows(lambda rows: rows == [])
+    assert [payload for payload, _ in bench.seen] == [b"one", b"one"]
+    assert subscription.alive
+    await subscription.stop(1.0)
