@@ -22,7 +22,7 @@ class SubscriptionOptions:
     """
 
     max_workers: int = 1
-    """How many handlers run at once; 1 or more. Of several, as many deliveries again may wait for their settlement to be committed."""
+    """How many handlers run at once; 1 or more. Of several, three times as many deliveries may wait for their commit."""
     max_attempts: int | None = None
     """How many deliveries a row gets before it goes to `dead_letter`; the two go together."""
     dead_letter: str | QueueTable | None = None

@@ -34,6 +34,10 @@ if TYPE_CHECKING:
     from faststream_sql.engine.engine import Engine
 
 
+SETTLING = 3
+"""How many deliveries may wait for their commit, for each handler that runs: a commit takes longer than a short handler."""
+
+
 class Subscription:
     """Reads one group of a table (or the whole of one without groups) and delivers its rows.
 
@@ -69,8 +73,8 @@ class Subscription:
 
     @property
     def _tasks_wanted(self) -> int:
-        """One worker takes its next row when its last one is settled; of several, as many again may wait for their commits."""
-        return self._workers_wanted if self._workers_wanted == 1 else 2 * self._workers_wanted
+        """One worker takes its next row when its last one is settled; of several, three times as many may wait for their commits."""
+        return self._workers_wanted if self._workers_wanted == 1 else (1 + SETTLING) * self._workers_wanted
 
     @property
     def alive(self) -> bool:
