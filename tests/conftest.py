@@ -20,6 +20,19 @@ from tests.servers import ServerUnavailableError, mysql_server, postgres_server,
 MARKED = {"postgres_database": "postgres", "postgres_url": "postgres", "mysql_database": "mysql", "mysql_url": "mysql"}
 GRACE_SECONDS = 1.0
 
+LEFT_TO_CI = (
+    ("tests/conformance/", "mysql-row_lock"),
+    ("tests/conformance/", "mysql-advisory"),
+    ("tests/conformance/", "postgres-advisory"),
+    ("tests/citizen/", "postgres"),
+    ("tests/citizen/", "sqlite"),
+    ("tests/docs/", "_on_"),
+    ("tests/processes/", "test_restart"),
+    ("tests/unit/", "test_servers"),
+    ("tests/unit/", "test_plans_mysql"),
+)
+"""Tests, by a part of their path and a word of their name, that are marked slow: the suite of every day stays short, CI runs them all."""
+
 # A loaded machine draws examples slowly, which says nothing of the code.
 settings.register_profile("suite", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("suite")
@@ -39,6 +52,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         for mark in {MARKED[name] for name in getattr(item, "fixturenames", ()) if name in MARKED}:
             item.add_marker(mark)
+        if any(part in item.nodeid and word in item.nodeid for part, word in LEFT_TO_CI):
+            item.add_marker("slow")
 
 
 def pytest_collection_finish() -> None:
