@@ -9,6 +9,7 @@ import asyncpg
 from benchmarks.common import BODY, Figure, Order, Stopwatch
 from faststream_sql import QueueTable, SQLBroker
 from faststream_sql.annotations import SQLMessage
+from faststream_sql.drivers.base import Use
 from faststream_sql.engine import Ack, Delivery, NewRow, SubscriptionOptions
 
 HEADERS = {"content-type": "application/json", "correlation_id": "c"}
@@ -25,19 +26,22 @@ def table(form: str) -> QueueTable:
     }
     if form == "lease":
         columns["locked_until"] = "locked_until"
+    if form == "advisory":
+        columns["advisory_lock"] = "bench-{id}"
     return QueueTable("bench_jobs", **columns)
 
 
-async def _reset(url: str) -> None:
-    if url.startswith("postgresql"):
-        connection = await asyncpg.connect(url)
-        await connection.execute("DROP TABLE IF EXISTS bench_jobs")
-        await connection.close()
-
-
-async def _fill(broker: SQLBroker, url: str, messages: int) -> None:
-    await _reset(url)
+async def empty(broker: SQLBroker) -> None:
+    """Make the table anew."""
+    await broker.connect()
+    async with broker.engine.pool.connection(Use.STATEMENT, "bench") as connection:
+        await connection.script("DROP TABLE IF EXISTS bench_jobs")
     await broker.create_tables()
+
+
+async def fill(broker: SQLBroker, url: str, messages: int) -> None:
+    """Make the table anew, with so many messages, in thousands."""
+    await empty(broker)
     rows = [NewRow(group="orders", payload=BODY, headers=HEADERS)] * 1000
     for _ in range(messages // 1000):
         await broker.engine.insert(broker._routes.resolve("orders"), rows)
@@ -62,7 +66,7 @@ async def drain(url: str, form: str, messages: int, workers: int, *, with_messag
         async def handle(order: Order) -> None:
             watch.tick()
 
-    await _fill(broker, url, messages)
+    await fill(broker, url, messages)
     await broker.start()
     await watch.done.wait()
     await broker.stop()
@@ -73,7 +77,7 @@ async def engine_alone(url: str, messages: int, workers: int) -> Figure:
     """The engine without FastStream."""
     watch = Stopwatch(messages)
     broker = SQLBroker(url, table=table("lease"), logger=None)
-    await _fill(broker, url, messages)
+    await fill(broker, url, messages)
 
     async def deliver(delivery: Delivery) -> None:
         delivery.handled()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
@@ -50,6 +51,36 @@ async def raw_row_lock(url: str, messages: int, tasks: int) -> Figure:
             await connection.execute("DELETE FROM bench_raw WHERE id = $1", row[0])
             await connection.execute("COMMIT")
             watch.tick()
+        await connection.close()
+
+    await run_tasks(tasks, work)
+    return watch.figure()
+
+
+ADVISORY = (
+    "SELECT id, key FROM (SELECT id, hashtextextended('bench-' || id::text, 0) AS key FROM bench_raw "
+    "WHERE name = 'q' AND retry_after <= $1 ORDER BY retry_after, id LIMIT 16) c WHERE pg_try_advisory_lock(key) LIMIT 1"
+)
+TAKE = "UPDATE bench_raw SET attempt = attempt + 1 WHERE id = $1 AND retry_after <= $2 RETURNING payload"
+
+
+async def raw_advisory(url: str, messages: int, tasks: int) -> Figure:
+    """Four round trips: try the keys, take the row, delete it, let the key go."""
+    await _fill(url, messages)
+    watch = Stopwatch(messages)
+
+    async def work() -> None:
+        connection = await asyncpg.connect(url)
+        while watch.count < messages:
+            now = datetime.now(timezone.utc)
+            row = await connection.fetchrow(ADVISORY, now)
+            if row is None:
+                await asyncio.sleep(0.001)  # the last rows are others'
+                continue
+            if await connection.fetchrow(TAKE, row[0], now):
+                await connection.execute("DELETE FROM bench_raw WHERE id = $1", row[0])
+                watch.tick()
+            await connection.fetchrow("SELECT pg_advisory_unlock($1)", row[1])
         await connection.close()
 
     await run_tasks(tasks, work)
