@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +15,11 @@ import aiosqlite
 
 from faststream_sql.drivers.aiosqlite_connection import AiosqliteConnection, borrowed, decoded_text, interrupt
 from faststream_sql.drivers.base import Connection, Listener, Server, Use
-from faststream_sql.drivers.gate import Gate
+from faststream_sql.drivers.lending import GatedLending
 from faststream_sql.drivers.process_keys import ProcessKeys
 from faststream_sql.drivers.redaction import alone
 from faststream_sql.drivers.url import DatabaseURL, Secret
-from faststream_sql.errors import ClosedError, UnavailableError
+from faststream_sql.errors import UnavailableError
 
 BUSY_SECONDS = 5.0
 """How long a statement waits for another process's write lock, unless the URL says `?timeout=`."""
@@ -31,38 +30,22 @@ FIXED_VERSION = (3, 51, 3)
 log = logging.getLogger("faststream_sql.drivers")
 
 
-class AiosqlitePool:
+class AiosqlitePool(GatedLending):
     """The one connection to a file, or to a database in memory, that all of a broker's statements share in turn."""
 
     overlaps = False
-    keep_alive_seconds: float | None = None
 
     def __init__(self, url: DatabaseURL, *, size: int, acquire_timeout: float, command_timeout: float) -> None:
-        self.size = size
+        super().__init__(size=size, places=1, acquire_timeout=acquire_timeout)
         self._url = url
-        self._acquire_timeout = acquire_timeout
         self._command_timeout = command_timeout
-        self._gate = Gate(1, acquire_timeout)
         self._connection: AiosqliteConnection | None = None
         self._holders: dict[int, tuple[Use, str]] = {}
-        self._open = False
         self._returned = asyncio.Event()
         self._process: ProcessKeys | None = None
 
-    async def keep_alive(self, connection: Connection) -> None:
-        """Nothing ends a session that is silent."""
-
-    @property
-    def in_use(self) -> int:
-        return self._gate.in_use
-
-    def others_wait(self, holder: str) -> bool:
-        return self._gate.others_wait(holder)
-
     async def open(self) -> Server:
-        if not self._open:
-            self._gate = Gate(1, self._acquire_timeout)
-            self._open = True
+        self._open_gate()
         try:
             async with self.connection(Use.STATEMENT, "start") as connection:
                 ((version,),) = await connection.fetch("SELECT sqlite_version()")
@@ -79,18 +62,8 @@ class AiosqlitePool:
             warnings = (warning,)
         return Server("sqlite", numbers, version, warnings=warnings)
 
-    @asynccontextmanager
-    async def connection(self, use: Use, holder: str) -> AsyncIterator[Connection]:
-        connection = await self.acquire(use, holder)
-        try:
-            yield connection
-        finally:
-            await self.release(connection)
-
     async def acquire(self, use: Use, holder: str) -> Connection:
-        if not self._open:
-            msg = "the pool is closed: the broker is not started, or was stopped"
-            raise ClosedError(msg)
+        self._refuse_closed()
         use = Use.STATEMENT if use is Use.DELIVERY else use
         await self._gate.enter(use, holder)
         try:
@@ -144,8 +117,7 @@ class AiosqlitePool:
             await _stop(connection.raw)
 
     async def close(self, timeout: float) -> None:
-        self._open = False
-        self._gate.close()
+        self._close_gate()
         if self._gate.in_use:
             try:
                 await asyncio.wait_for(self._returned.wait(), timeout)

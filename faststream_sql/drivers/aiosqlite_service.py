@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from faststream_sql.drivers.aiosqlite_connection import AiosqliteConnection, borrowed, decoded_text
-from faststream_sql.drivers.base import Connection, Listener, Server
+from faststream_sql.drivers.base import Connection, Server
 from faststream_sql.drivers.process_keys import ProcessKeys
+from faststream_sql.drivers.service_pool import Sessions
 
 
-class AiosqliteSessions:
+class AiosqliteSessions(Sessions[AiosqliteConnection]):
     """Sessions of aiosqlite that belong to a service. One statement at a time: there is one writer to a file.
 
     The file's mode (`journal_mode`, `synchronous`) stays as the service chose it.
@@ -43,9 +43,6 @@ class AiosqliteSessions:
 
     async def borrow(self, connection: object) -> Connection:
         return await borrowed(connection, self._command_timeout)
-
-    def listen(self, session: AiosqliteConnection, heard: Callable[[str, str], None], give_back: Callable[[], None]) -> Listener | None:
-        return None
 
     async def process_keys(self) -> set[object] | None:
         if self._process is None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from faststream_sql.drivers.asyncmy import AsyncmyConnection, borrowed, read_limits, server_of
 from faststream_sql.drivers.asyncmy_connect import SQL_MODE
-from faststream_sql.drivers.base import Connection, Listener, Server
-from faststream_sql.drivers.service_pool import ServicePool
+from faststream_sql.drivers.base import Connection, Server
+from faststream_sql.drivers.service_pool import ServicePool, Sessions
 from faststream_sql.errors import DeclarationError, SQLBrokerError
 
 # asyncmy's pool resets nothing, and its sessions do not commit by themselves: what we need is set when one is borrowed, and set back.
@@ -20,10 +19,8 @@ _SET_UP = (
 _SET_BACK = "SET autocommit = @faststream_sql_autocommit, sql_mode = @faststream_sql_mode, innodb_lock_wait_timeout = @faststream_sql_wait"
 
 
-class AsyncmySessions:
+class AsyncmySessions(Sessions[AsyncmyConnection]):
     """Sessions of asyncmy that belong to a service."""
-
-    overlaps = True
 
     def __init__(self, command_timeout: float) -> None:
         self._command_timeout = command_timeout
@@ -56,15 +53,6 @@ class AsyncmySessions:
 
     async def borrow(self, connection: object) -> Connection:
         return await borrowed(connection, self._command_timeout)
-
-    def listen(self, session: AsyncmyConnection, heard: Callable[[str, str], None], give_back: Callable[[], None]) -> Listener | None:
-        return None
-
-    async def process_keys(self) -> set[object] | None:
-        return None
-
-    def close(self) -> None:
-        """Nothing is kept."""
 
 
 class AsyncmyServicePool(ServicePool[AsyncmyConnection]):

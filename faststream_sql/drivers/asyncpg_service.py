@@ -7,14 +7,12 @@ from typing import Any
 
 from faststream_sql.drivers.asyncpg import AsyncpgConnection, AsyncpgListener, borrowed, server_of
 from faststream_sql.drivers.base import Connection, Listener, Server
-from faststream_sql.drivers.service_pool import RETURN_SECONDS, ServicePool
+from faststream_sql.drivers.service_pool import RETURN_SECONDS, ServicePool, Sessions
 from faststream_sql.errors import ConnectionLostError
 
 
-class AsyncpgSessions:
+class AsyncpgSessions(Sessions[AsyncpgConnection]):
     """Sessions of asyncpg that belong to a service. They need nothing: every statement leaves its session as it found it."""
-
-    overlaps = True
 
     def __init__(self, command_timeout: float) -> None:
         self._command_timeout = command_timeout
@@ -39,12 +37,6 @@ class AsyncpgSessions:
 
     def listen(self, session: AsyncpgConnection, heard: Callable[[str, str], None], give_back: Callable[[], None]) -> Listener | None:
         return AsyncpgListener(session.raw, heard, give_back)
-
-    async def process_keys(self) -> set[object] | None:
-        return None
-
-    def close(self) -> None:
-        """Nothing is kept."""
 
 
 class AsyncpgServicePool(ServicePool[AsyncpgConnection]):

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from abc import abstractmethod
 from typing import Generic, Protocol, TypeVar
 
 from faststream_sql.drivers.base import Connection, Server, Use
-from faststream_sql.drivers.gate import Gate
+from faststream_sql.drivers.lending import GatedLending
 from faststream_sql.errors import ClosedError
 
 log = logging.getLogger("faststream_sql.drivers")
@@ -48,21 +46,17 @@ class Session(Connection, Protocol):
 S = TypeVar("S", bound=Session)
 
 
-class OwnPool(ABC, Generic[S]):
+class OwnPool(GatedLending, Generic[S]):
     """Opens sessions as they are wanted, keeps them, and closes them all in the end. Of one event loop at a time."""
 
     overlaps = True
-    keep_alive_seconds: float | None = None
     idle_seconds: float | None = None
     """How long a session may lie idle in the pool before another one takes its place; None: as long as it likes."""
 
     def __init__(self, *, size: int, acquire_timeout: float) -> None:
-        self.size = size
-        self._acquire_timeout = acquire_timeout
-        self._gate = Gate(size, acquire_timeout)
+        super().__init__(size=size, places=size, acquire_timeout=acquire_timeout)
         self._idle: list[S] = []
         self._all: dict[int, S] = {}  # by identity
-        self._open = False
         self._returned = asyncio.Event()
 
     @abstractmethod
@@ -73,20 +67,8 @@ class OwnPool(ABC, Generic[S]):
     async def _recognise(self, session: S) -> Server:
         """Read the server's version."""
 
-    @property
-    def in_use(self) -> int:
-        return self._gate.in_use
-
-    def others_wait(self, holder: str) -> bool:
-        return self._gate.others_wait(holder)
-
-    async def keep_alive(self, connection: Connection) -> None:
-        """Nothing ends a session that is silent."""
-
     async def open(self) -> Server:
-        if not self._open:
-            self._gate = Gate(self.size, self._acquire_timeout)
-            self._open = True
+        self._open_gate()
         try:
             session = await self._acquire(Use.STATEMENT, "start")
             try:
@@ -97,21 +79,11 @@ class OwnPool(ABC, Generic[S]):
             await self.close(0.0)
             raise
 
-    @asynccontextmanager
-    async def connection(self, use: Use, holder: str) -> AsyncIterator[Connection]:
-        session = await self._acquire(use, holder)
-        try:
-            yield session
-        finally:
-            await self.release(session)
-
     async def acquire(self, use: Use, holder: str) -> Connection:
         return await self._acquire(use, holder)
 
     async def _acquire(self, use: Use, holder: str) -> S:
-        if not self._open:
-            msg = "the pool is closed: the broker is not started, or was stopped"
-            raise ClosedError(msg)
+        self._refuse_closed()
         await self._gate.enter(use, holder)
         try:
             session = self._take_idle() or await self._connect()
@@ -166,8 +138,7 @@ class OwnPool(ABC, Generic[S]):
         return not session.in_transaction or await session.end_transaction()
 
     async def close(self, timeout: float) -> None:
-        self._open = False
-        self._gate.close()
+        self._close_gate()
         idle, self._idle = self._idle, []
         loop = asyncio.get_running_loop()
         ends = loop.time() + timeout

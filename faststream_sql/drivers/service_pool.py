@@ -8,15 +8,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 from faststream_sql.drivers.base import Connection, Listener, Server, Use
-from faststream_sql.drivers.gate import Gate
+from faststream_sql.drivers.lending import GatedLending
 from faststream_sql.drivers.redaction import alone
-from faststream_sql.errors import ClosedError, ConnectionLostError, PoolTimeoutError, SQLBrokerError, UnavailableError
+from faststream_sql.errors import ConnectionLostError, PoolTimeoutError, SQLBrokerError, UnavailableError
 
 RETURN_SECONDS = 1.0
 """How long a service's pool has to take a connection back."""
@@ -27,39 +26,38 @@ S = TypeVar("S", bound=Connection)
 T = TypeVar("T")
 
 
-class Sessions(Protocol[S]):
+class Sessions(ABC, Generic[S]):
     """What a driver does with a connection that belongs to somebody else."""
 
-    overlaps: bool
+    overlaps = True
     """Whether statements on two connections run at the same time."""
 
+    @abstractmethod
     async def session(self, raw: Any) -> S:
         """Our session on a connection of the driver's, set up. Raises ConnectionLostError where it turned out to be gone."""
-        ...
 
+    @abstractmethod
     async def set_back(self, session: S, *, sound: bool) -> bool:
         """Leave the connection as it was found, or cut off one that is not sound. Whether it may be lent again."""
-        ...
 
+    @abstractmethod
     async def recognise(self, session: S) -> Server:
         """Read the server's version."""
-        ...
 
+    @abstractmethod
     async def borrow(self, connection: object) -> Connection:
         """As `Pool.borrow`."""
-        ...
 
     def listen(self, session: S, heard: Callable[[str, str], None], give_back: Callable[[], None]) -> Listener | None:
         """A listener on the session, which calls `give_back` in the end; None where the database sends no notifications."""
-        ...
+        return None
 
     async def process_keys(self) -> set[object] | None:
         """As `Pool.process_keys`."""
-        ...
+        return None
 
     def close(self) -> None:
-        """Let go of the process's keys."""
-        ...
+        """Let go of the process's keys, where it holds them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,19 +70,14 @@ class Lent(Generic[S]):
     holder: str
 
 
-class ServicePool(ABC, Generic[S]):
+class ServicePool(GatedLending, Generic[S]):
     """Borrows from a pool of the service's. `size` is the most that it may lend."""
 
-    keep_alive_seconds: float | None = None
-
     def __init__(self, sessions: Sessions[S], *, size: int, acquire_timeout: float) -> None:
-        self.size = size
+        super().__init__(size=size, places=size if sessions.overlaps else 1, acquire_timeout=acquire_timeout)
         self.overlaps = sessions.overlaps
         self._sessions = sessions
-        self._acquire_timeout = acquire_timeout
-        self._gate = self._new_gate()
         self._out: dict[int, Lent[S]] = {}  # by the identity of the session
-        self._open = False
         self._returning: set[asyncio.Task[None]] = set()
 
     @abstractmethod
@@ -99,34 +92,11 @@ class ServicePool(ABC, Generic[S]):
     async def _hand_back(self, given: Any, *, sound: bool) -> None:
         """Give it back; one that is not sound must not be lent again."""
 
-    def _new_gate(self) -> Gate:
-        return Gate(self.size if self.overlaps else 1, self._acquire_timeout)
-
-    async def keep_alive(self, connection: Connection) -> None:
-        """Nothing ends a session that is silent."""
-
-    @property
-    def in_use(self) -> int:
-        return self._gate.in_use
-
-    def others_wait(self, holder: str) -> bool:
-        return self._gate.others_wait(holder)
-
     async def open(self) -> Server:
-        if not self._open:
-            self._gate = self._new_gate()
-            self._open = True
+        self._open_gate()
         session = await self._acquire(Use.STATEMENT, "start")
         try:
             return await self._sessions.recognise(session)
-        finally:
-            await self.release(session)
-
-    @asynccontextmanager
-    async def connection(self, use: Use, holder: str) -> AsyncIterator[Connection]:
-        session = await self._acquire(use, holder)
-        try:
-            yield session
         finally:
             await self.release(session)
 
@@ -134,9 +104,7 @@ class ServicePool(ABC, Generic[S]):
         return await self._acquire(use, holder)
 
     async def _acquire(self, use: Use, holder: str) -> S:
-        if not self._open:
-            msg = "the broker is not started, or was stopped"
-            raise ClosedError(msg)
+        self._refuse_closed()
         if use is Use.DELIVERY and not self.overlaps:
             use = Use.STATEMENT
         await self._gate.enter(use, holder)
@@ -214,8 +182,7 @@ class ServicePool(ABC, Generic[S]):
 
     async def close(self, timeout: float) -> None:
         """Take back what is out. The service's pool stays open."""
-        self._open = False
-        self._gate.close()
+        self._close_gate()
         for lent in list(self._out.values()):
             lent.session.broken = True
             await self.release(lent.session)

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar
 
 from faststream_sql.drivers.base import Connection, Listener, Query, Row, Server, Use
+from faststream_sql.drivers.lending import Lending
 from faststream_sql.errors import ClosedError, DatabaseError, DataError, StatementError, TransientError
 from faststream_sql.table.catalogue import ColumnFacts, IndexFacts
 from faststream_sql.testing.dialect import COMMIT_AND_BEGIN, PRODUCT
@@ -142,11 +143,10 @@ class Locks:
             del self._held[row]
 
 
-class MemoryPool:
+class MemoryPool(Lending):
     """A pool on a database that lives as long as it is open."""
 
     overlaps = False
-    keep_alive_seconds: float | None = None
     size = 10
 
     def __init__(self) -> None:
@@ -154,9 +154,6 @@ class MemoryPool:
         self._connection: MemoryConnection | None = None
         self._keys: set[object] = set()
         self._database: sqlite3.Connection | None = None
-
-    async def keep_alive(self, connection: Connection) -> None:
-        """Nothing ends a session that is silent."""
 
     @property
     def in_use(self) -> int:
@@ -186,14 +183,6 @@ class MemoryPool:
         if self._database is not None:
             self._database.close()
             self._database = self._connection = None
-
-    @asynccontextmanager
-    async def connection(self, use: Use, holder: str) -> AsyncIterator[Connection]:
-        connection = await self.acquire(use, holder)
-        try:
-            yield connection
-        finally:
-            await self.release(connection)
 
     async def acquire(self, use: Use, holder: str) -> Connection:
         if self._connection is None or self._database is None:
