@@ -152,10 +152,12 @@ class Engine:
         """Close the pool, within the timeout. Subscriptions are stopped before. Safe to call twice."""
         self._server = None
         self._tables.clear()
-        for task in (*self._hooks, *self._background):
+        # all but the one that called: a hook may stop the service
+        ending = {*self._hooks, *self._background} - {asyncio.current_task()}
+        for task in ending:
             task.cancel()
-        if self._background:
-            await asyncio.wait(self._background)
+        if ending:
+            await asyncio.wait(ending, timeout=max(timeout_seconds, 0.1))
         self._background.clear()
         if self._listening is not None:
             await self._listening.close()

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from faststream_sql.dialects.base import Plan
 from faststream_sql.drivers.base import Row, Use
-from faststream_sql.engine.forms.base import run_plan
+from faststream_sql.engine.forms.plans import run_plan
 from faststream_sql.errors import DeclarationError
 from faststream_sql.table.table import QueueTable
 
@@ -145,8 +145,9 @@ class DeadLetters:
         left = await self.count() if limit is None else limit
         while left > 0:
             most = min(left, WRITE_TOGETHER)
-            values = {**self._values(), "limit": most, "queue": self.queue, "held": await self._held()}
             async with self.engine.pool.connection(Use.STATEMENT, f"{purpose} of {self._who}") as connection:
+                # the keys are read while no claim of this pool can take another one
+                values = {**self._values(), "limit": most, "queue": self.queue, "held": await self._held()}
                 rows = await run_plan(connection, plan, values, 0)
             if not rows:
                 return

@@ -18,7 +18,8 @@ from typing import Any
 from faststream_sql.dialects.base import GroupPlan, Plan
 from faststream_sql.drivers.base import Use
 from faststream_sql.engine.delivery import Delivery, settled_by
-from faststream_sql.engine.forms.base import Context, run_group, run_plan
+from faststream_sql.engine.forms.base import Context
+from faststream_sql.engine.forms.plans import run_group, run_plan
 from faststream_sql.errors import (
     ClosedError,
     ConnectionLostError,

@@ -177,21 +177,12 @@ class Subscription:
         """
         engine, form, before = self._engine, self._form, self._opened
         who = f"subscription {self.name!r}"
-        if form is None or before is None or self._context is None:
+        if form is None or before is None:
             return False
         opened = self._opened = await engine.open_table_anew(self.table, who)
         if (opened.types, opened.indexes) == (before.types, before.indexes):
             return False
-        dead = self._context.dead.table if self._context.dead else None
-        match form:
-            case LeaseForm():
-                form.restate(engine.dialect.lease(self.table, opened.types, dead))
-            case RowLockForm():
-                form.restate(engine.dialect.row_lock(self.table, opened.types, dead))
-            case AdvisoryForm():
-                form.restate(engine.dialect.advisory(self.table, opened.types, dead))
-            case _:
-                return False
+        form.restate(opened.types)
         text = index_warning(engine.dialect, self.table, opened.indexes, who)
         engine.log(logging.WARNING, text or f"{who}: the table has changed, and is read as it is now")
         return True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import sqlite3
 from typing import Any
@@ -388,3 +389,30 @@ async def test_several_processes_create_the_tables_at_once(url: str) -> None:
 def url(request: pytest.FixtureRequest) -> str:
     found: str = request.getfixturevalue(f"{request.param}_url")
     return found
+
+
+async def test_a_hook_may_stop_the_service(sqlite_url: str) -> None:
+    """`on_lease_lost` runs in a task of the broker's, which its stop must not cut off."""
+    entered, stopped = asyncio.Event(), asyncio.Event()
+
+    async def lost(message: Any) -> None:
+        await broker.stop()
+        stopped.set()
+
+    broker = SQLBroker(sqlite_url, logger=None, poll_interval=0.05, on_lease_lost=lost)
+
+    @broker.subscriber("jobs")
+    async def handle(body: str) -> None:
+        entered.set()
+        await until(lambda: taken)
+
+    taken: list[bool] = []
+    await broker.create_tables()
+    await broker.start()
+    await broker.publish("one", "jobs")
+    await entered.wait()
+    with contextlib.closing(sqlite3.connect(sqlite_url.removeprefix("sqlite:///"), isolation_level=None)) as database:
+        database.execute("DELETE FROM faststream_queue")
+    taken.append(True)
+    await asyncio.wait_for(stopped.wait(), 20.0)
+    await broker.stop()

@@ -13,14 +13,15 @@ from datetime import datetime
 
 from typing_extensions import assert_never
 
-from faststream_sql.dialects.base import AdvisoryStatements, LockThenTake, Statement
+from faststream_sql.dialects.base import AdvisoryStatements, ColumnTypes, LockThenTake, Statement
 from faststream_sql.drivers.base import Connection, Row, Use
 from faststream_sql.engine.delivery import Delivery
-from faststream_sql.engine.forms.base import Accept, Claim, Context, RowReader, keep_alive, moment_after, put_off, run_plan, session_ended
+from faststream_sql.engine.forms.base import Context, RowReader, keep_alive, moment_after, put_off, session_ended
 from faststream_sql.engine.forms.lookout import Lookout
+from faststream_sql.engine.forms.plans import Accept, Claim, run_plan
 from faststream_sql.engine.outcome import Ack, DeadLetter, Nack, Outcome, Reject, Release, apply_limit
 from faststream_sql.engine.patience import patiently
-from faststream_sql.errors import ConnectionLostError, DatabaseError, DeclarationError, LeaseLostError, SQLBrokerError
+from faststream_sql.errors import ConnectionLostError, DatabaseError, SQLBrokerError
 
 Write = Callable[[Connection, dict[str, object]], Awaitable[list[Row]]]
 """Writes a row with the proof that it is owned; returns a row where it did."""
@@ -84,14 +85,16 @@ class AdvisoryForm:
         self._id = 1 + statements.claimed.index("id")
         self._warm: list[Connection] = []  # sessions that hold no key
         self._held: set[Delivery] = set()
-        self.restate(statements)
+        self._state(statements)
         self.renew_every_seconds: float | None = context.pool.keep_alive_seconds if keys is None else None
         self._found = False  # whether the last look for a free key found one
         self._closing = False
         self._holder = f"delivery of {context.name!r}"
 
-    def restate(self, statements: AdvisoryStatements) -> None:
-        """Work by these statements from now on: an index that the others named may be gone."""
+    def restate(self, types: ColumnTypes) -> None:
+        self._state(self._context.table.dialect.advisory(self._context.table.table, types, self._context.dead_table))
+
+    def _state(self, statements: AdvisoryStatements) -> None:
         claim = statements.claim
         self._statements = statements
         self._claiming = claim if isinstance(claim, LockThenTake) else Claim(claim, self._id)
@@ -111,10 +114,6 @@ class AdvisoryForm:
             kept, others = keys.take(await self._claim(session))
             await self.release(others)
         return kept
-
-    def _let_go_of_key(self, delivery: Delivery) -> None:
-        if self._context.keys.let_go(delivery):
-            self._context.due(self._context.group, None)
 
     async def _claim(self, session: Connection | None) -> list[Delivery]:
         """One row at most: each delivery holds a key of its own, by a session, or (None) by the process."""
@@ -198,7 +197,7 @@ class AdvisoryForm:
         try:
             await self._carry_out_outcome(delivery, outcome)
         finally:
-            self._let_go_of_key(delivery)
+            self._context.let_go_of_key(delivery)
 
     async def _carry_out_outcome(self, delivery: Delivery, outcome: Outcome) -> None:
         context, statements = self._context, self._statements
@@ -225,8 +224,7 @@ class AdvisoryForm:
         limit, bury = self._context.limit, self._statements.bury
         if limit is None or bury is None:
             await self.release([delivery])
-            msg = f"row {delivery.row_id!r} of {self._context.name!r} cannot be dead-lettered: the subscription declares no dead_letter="
-            raise DeclarationError(msg)
+            raise self._context.no_dead_letter(delivery)
         values = {"dead": limit.dead_letter, "group": self._context.group, "delivered": delivery.attempt, "now": None}
         nack, due = self._statements.nack, list[datetime]()
 
@@ -263,7 +261,7 @@ class AdvisoryForm:
         else:
             rows = await self._in_session(delivery, hold.connection, hold, write, proof)
         if not rows:
-            raise self._lost(delivery, "somebody changed or removed the row under its lock")
+            raise self._context.no_longer_ours(delivery, "somebody changed or removed the row under its lock")
 
     async def _in_session(
         self, delivery: Delivery, connection: Connection, hold: KeyHold, write: Write, proof: dict[str, object]
@@ -275,7 +273,7 @@ class AdvisoryForm:
         except ConnectionLostError as error:
             await pool.release(connection)
             why = session_ended("the lock", self._limits)
-            raise self._lost(delivery, why) from error
+            raise self._context.no_longer_ours(delivery, why) from error
         except BaseException:
             connection.broken = True  # cutting it is what unlocks
             await pool.release(connection)
@@ -301,11 +299,6 @@ class AdvisoryForm:
         if self._keys is not None:
             self._keys.discard(hold.key)
             self._context.due(self._context.group, None)  # rows of the key may have waited
-
-    def _lost(self, delivery: Delivery, why: str) -> LeaseLostError:
-        self._context.lost(delivery)
-        where = f"{self._context.name!r} (table {self._context.table.table.qualified_name!r})"
-        return LeaseLostError(f"row {delivery.row_id!r} of {where} is no longer this delivery's: {why}")
 
     async def release(self, deliveries: Sequence[Delivery]) -> None:
         """Give rows back, with their attempts; a key whose row cannot be written is let go all the same."""

@@ -1,4 +1,4 @@
-"""What the worker asks of a form, and what the forms share: reading a claimed row, running a plan."""
+"""What the worker asks of a form, and what the forms share: their context, and the reading of a claimed row."""
 
 from __future__ import annotations
 
@@ -11,16 +11,15 @@ from datetime import datetime, timedelta, timezone
 from operator import itemgetter
 from typing import Any, Protocol
 
-from typing_extensions import assert_never
-
-from faststream_sql.dialects.base import Bound, GroupPlan, GroupSelectThenWrite, GroupStatement, Guarded, Mutex, Once, Plan, SelectThenWrite
-from faststream_sql.drivers.base import Connection, Pool, Query, Row
+from faststream_sql.dialects.base import ColumnTypes
+from faststream_sql.drivers.base import Connection, Pool, Row
 from faststream_sql.engine.clock import Clock
 from faststream_sql.engine.counters import QueueCounters
 from faststream_sql.engine.delivery import Delivery
 from faststream_sql.engine.outcome import Limit, Outcome
 from faststream_sql.engine.tables import OpenTable
-from faststream_sql.errors import ConnectionLostError, DatabaseError, DataError, StatementError
+from faststream_sql.errors import ConnectionLostError, DatabaseError, DataError, DeclarationError, LeaseLostError, StatementError
+from faststream_sql.table.table import QueueTable
 
 UNBURIED_SECONDS = 60.0
 """How long a row waits whose move to the dead letter was refused."""
@@ -55,6 +54,28 @@ class Context:
     counters: QueueCounters
     command_timeout: float
 
+    @property
+    def dead_table(self) -> QueueTable | None:
+        """The table that dead letters move to, where the table has no group."""
+        return self.dead.table if self.dead else None
+
+    def let_go_of_key(self, delivery: Delivery) -> None:
+        """The delivery ended: rows of its partition key may run."""
+        if self.keys.let_go(delivery):
+            self.due(self.group, None)
+
+    def no_longer_ours(self, delivery: Delivery, why: str) -> LeaseLostError:
+        """The error for a row that was found to be somebody else's; the delivery is marked."""
+        self.lost(delivery)
+        where = f"{self.name!r} (table {self.table.table.qualified_name!r})"
+        return LeaseLostError(f"row {delivery.row_id!r} of {where} is no longer this delivery's: {why}")
+
+    def no_dead_letter(self, delivery: Delivery) -> DeclarationError:
+        """The error for a dead letter that has nowhere to go."""
+        return DeclarationError(
+            f"row {delivery.row_id!r} of {self.name!r} cannot be dead-lettered: the subscription declares no dead_letter="
+        )
+
 
 class PartitionKeys:
     """The partition keys of a subscription's rows in work: rows of one key run one at a time, so a claim passes over the others."""
@@ -63,7 +84,7 @@ class PartitionKeys:
         self.used = table.table.partition_key is not None
         self._pack = table.dialect.pack
         self._keys: dict[object, Delivery] = {}
-        self.claiming = asyncio.Lock()
+        self._claiming = asyncio.Lock()
         """For forms whose workers claim side by side: two claims under way could take two rows of one key."""
 
     @asynccontextmanager
@@ -72,7 +93,7 @@ class PartitionKeys:
         wait for one that the next claim keeps. It goes back to the pool where the wait is cancelled.
         """
         try:
-            await self.claiming.acquire()
+            await self._claiming.acquire()
         except BaseException:
             if connection is not None:
                 await pool.release(connection)
@@ -80,7 +101,7 @@ class PartitionKeys:
         try:
             yield
         finally:
-            self.claiming.release()
+            self._claiming.release()
 
     def busy(self) -> object:
         """The keys as a claim's statement takes them."""
@@ -137,6 +158,10 @@ class Form(Protocol):
 
     async def rest(self) -> None:
         """Nothing is due: let go of what was kept ready for the next claim. Never raises."""
+        ...
+
+    def restate(self, types: ColumnTypes) -> None:
+        """Work by statements for these columns and indexes from now on: an index that the others named may be gone."""
         ...
 
     def abandon(self) -> None:
@@ -240,134 +265,3 @@ def session_ended(what: str, limits: str) -> str:
     """Why a row is lost whose session has gone, for a message; `limits` are the settings of the server that may have ended it."""
     cause = f" (the server's limits: {limits})" if limits else ""
     return f"its session ended{cause}, and with it {what}; the row returns unless the last commit went through"
-
-
-def query(bound: Bound) -> Query:
-    """A dialect's text and values, as a driver takes them."""
-    return Query(*bound)
-
-
-Accept = Callable[[Row], bool]
-"""Asked of each row that a select found, in the transaction that is about to write it."""
-
-
-async def run_plan(
-    connection: Connection,
-    plan: Plan,
-    values: Mapping[str, object],
-    id_position: int,
-    timeout: float | None = None,
-    accept: Accept | None = None,
-) -> list[Row]:
-    """Carry out a plan; returns its rows. Those that a select found and `accept` refuses are left alone, and not returned."""
-    match plan:
-        case Once(statement):
-            text, args = statement.bind(values)
-            return await connection.fetch(text, args, timeout=timeout)
-        case SelectThenWrite(select, writes, pack_ids):
-            accepted: list[Row] = []
-
-            def write(rows: list[Row]) -> list[Query]:
-                accepted[:] = rows if accept is None else filter(accept, rows)
-                if not accepted:
-                    return []
-                ids = pack_ids([row[id_position] for row in accepted])
-                return [query(statement.bind({**values, "ids": ids})) for statement in writes]
-
-            await connection.select_then_write(query(select.bind(values)), write, timeout=timeout)
-            return accepted
-        case Guarded():
-            return await _run_guarded(connection, plan, values, id_position)
-        case _:
-            assert_never(plan)
-
-
-class Claim:
-    """A claim's plan, run again and again. Where the last one found nothing, the select alone looks first: an idle queue costs the
-    database one statement a poll, and no transaction.
-    """
-
-    def __init__(self, plan: Plan, id_position: int) -> None:
-        self._plan = plan
-        self._id_position = id_position
-        self._idle = False
-
-    async def run(self, connection: Connection, values: Mapping[str, object], accept: Accept | None = None) -> list[Row]:
-        """The rows that were claimed, as they stood before."""
-        plan = self._plan
-        if self._idle and isinstance(plan, SelectThenWrite) and not await connection.fetch(*plan.select.bind(values)):
-            return []
-        rows = await run_plan(connection, plan, values, self._id_position, accept=accept)
-        self._idle = not rows
-        return rows
-
-
-async def _run_guarded(connection: Connection, plan: Guarded, values: Mapping[str, object], id_position: int) -> list[Row]:
-    if not await connection.fetch(*plan.probe.bind(values)):
-        return []
-    if plan.mutex.let_go is not None:
-        if not await take_mutex(connection, plan.mutex, values):
-            return []
-        try:
-            rows = await run_plan(connection, plan.claim, values, id_position)
-        except BaseException:
-            connection.broken = True  # cutting the session lets the mutex go, whatever the claim left
-            raise
-        await let_mutex_go(connection, plan.mutex, values)
-        return rows
-    await connection.begin()
-    try:
-        held = await take_mutex(connection, plan.mutex, values)
-        rows = await run_plan(connection, plan.claim, values, id_position) if held else []
-    except BaseException:
-        if not connection.broken:
-            await connection.rollback()
-        raise
-    await connection.commit()
-    return rows
-
-
-async def take_mutex(connection: Connection, mutex: Mutex, values: Mapping[str, object]) -> bool:
-    """Take a group's mutex, without waiting; whether it was taken. A session that may hold one that nobody knows of is broken."""
-    try:
-        rows = await connection.fetch(*mutex.take.bind(values))
-    except BaseException:
-        connection.broken = connection.broken or mutex.let_go is not None
-        raise
-    return bool(rows) and rows[0][0] == 1
-
-
-async def let_mutex_go(connection: Connection, mutex: Mutex, values: Mapping[str, object]) -> None:
-    """Let a session's mutex go, and see that it went: one that stays would keep the group from everybody. Raises no DatabaseError.
-
-    Where it may have stayed, the connection is broken: the end of its session is the end of the mutex.
-    """
-    if mutex.let_go is None:
-        return
-    let_go = False
-    try:
-        rows = await connection.fetch(*mutex.let_go.bind(values))
-        let_go = bool(rows) and rows[0][0] == 1
-    except DatabaseError:
-        pass
-    finally:
-        connection.broken = connection.broken or not let_go
-
-
-async def run_group(
-    connection: Connection, plan: GroupPlan, rows: Sequence[tuple[object, ...]], timeout: float | None = None
-) -> set[object]:
-    """Carry out a plan over several rows; returns the ids of the rows that it changed."""
-    match plan:
-        case GroupStatement():
-            text, args = plan.pack(rows)
-            found = await connection.fetch(text, args, timeout=timeout)
-        case GroupSelectThenWrite():
-
-            def write(found: list[Row]) -> list[Query]:
-                return [query(plan.write(rows, [row[0] for row in found]))] if found else []
-
-            found = await connection.select_then_write(query(plan.select(rows)), write, timeout=timeout)
-        case _:
-            assert_never(plan)
-    return {row[0] for row in found}

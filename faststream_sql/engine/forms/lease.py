@@ -13,11 +13,12 @@ from functools import partial
 
 from typing_extensions import assert_never
 
-from faststream_sql.dialects.base import LeaseStatements, Once
+from faststream_sql.dialects.base import ColumnTypes, LeaseStatements, Once
 from faststream_sql.drivers.base import Row, Use
 from faststream_sql.engine.delivery import Delivery
-from faststream_sql.engine.forms.base import Claim, Context, RowReader, moment_after, put_off, run_group
+from faststream_sql.engine.forms.base import Context, RowReader, moment_after, put_off
 from faststream_sql.engine.forms.lookout import Lookout
+from faststream_sql.engine.forms.plans import Claim, run_group
 from faststream_sql.engine.outcome import Ack, DeadLetter, Nack, Outcome, Reject, Release, apply_limit
 from faststream_sql.engine.patience import patiently
 from faststream_sql.engine.settlement import LeaseHold, Settler
@@ -39,7 +40,7 @@ class LeaseForm:
         self._lease = lease_seconds
         self.renew_every_seconds: float | None = lease_seconds / 2
         self._reader = RowReader(context.table, statements.claimed, context.group, queue=context.name, counters=context.counters)
-        self.restate(statements)
+        self._state(statements)
         self._held: set[Delivery] = set()
         expiries = context.table.expiries
         if expiries is None:
@@ -54,8 +55,10 @@ class LeaseForm:
         # A renewal that waits for long is of no use: it gives up early, and is tried again.
         self._renew_timeout = min(context.command_timeout, lease_seconds / 4)
 
-    def restate(self, statements: LeaseStatements) -> None:
-        """Claim by these statements from now on: an index that the others named may be gone."""
+    def restate(self, types: ColumnTypes) -> None:
+        self._state(self._context.table.dialect.lease(self._context.table.table, types, self._context.dead_table))
+
+    def _state(self, statements: LeaseStatements) -> None:
         self._statements = statements
         self._claim = Claim(statements.claim, 0)
         self._lookout = Lookout(self._context, statements.probe)
@@ -125,11 +128,7 @@ class LeaseForm:
             context.counters.settled(effective)
         finally:
             self._held.discard(delivery)
-            self._let_go(delivery)
-
-    def _let_go(self, delivery: Delivery) -> None:
-        if self._context.keys.let_go(delivery):
-            self._context.due(self._context.group, None)
+            self._context.let_go_of_key(delivery)
 
     async def _settle_nack(self, delivery: Delivery, delay: float | None) -> None:
         table = self._context.table.table
@@ -149,8 +148,7 @@ class LeaseForm:
         """Move the row to the dead letter. Returns the outcome that took effect."""
         limit = self._context.limit
         if self._bury is None or limit is None:
-            msg = f"row {delivery.row_id!r} of {self._context.name!r} cannot be dead-lettered: the subscription declares no dead_letter="
-            raise DeclarationError(msg)
+            raise self._context.no_dead_letter(delivery)
         values = {"dead": limit.dead_letter, "group": self._context.group, "delivered": delivery.attempt, "now": None}
         try:
             await self._bury.settle(delivery, (), values)
@@ -168,7 +166,7 @@ class LeaseForm:
         owned = [delivery for delivery in deliveries if not delivery.lease_lost]
         self._held.difference_update(deliveries)
         for delivery in deliveries:
-            self._let_go(delivery)
+            self._context.let_go_of_key(delivery)
         rows: list[tuple[object, ...]] = []
         for delivery in owned:
             hold: LeaseHold = delivery.hold

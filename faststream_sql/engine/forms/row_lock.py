@@ -12,13 +12,14 @@ from datetime import datetime
 
 from typing_extensions import assert_never
 
-from faststream_sql.dialects.base import RowLockStatements, Statement
+from faststream_sql.dialects.base import ColumnTypes, RowLockStatements, Statement
 from faststream_sql.drivers.base import Connection, Row, Use
 from faststream_sql.engine.delivery import Delivery
-from faststream_sql.engine.forms.base import Context, RowReader, keep_alive, let_mutex_go, moment_after, put_off, session_ended, take_mutex
+from faststream_sql.engine.forms.base import Context, RowReader, keep_alive, moment_after, put_off, session_ended
 from faststream_sql.engine.forms.lookout import Lookout
+from faststream_sql.engine.forms.plans import let_mutex_go, take_mutex
 from faststream_sql.engine.outcome import Ack, DeadLetter, Nack, Outcome, Reject, Release, apply_limit
-from faststream_sql.errors import ConnectionLostError, DatabaseError, DeclarationError, LeaseLostError
+from faststream_sql.errors import ConnectionLostError, DatabaseError
 
 
 class RowLockForm:
@@ -31,7 +32,7 @@ class RowLockForm:
         self._context = context
         self._limits = limits
         self._reader = RowReader(context.table, statements.claimed, context.group, queue=context.name, counters=context.counters)
-        self.restate(statements)
+        self._state(statements)
         self._isolation = context.table.table.isolation
         self._warm: list[Connection] = []  # each in a transaction that has done nothing yet
         self._held: set[Delivery] = set()
@@ -39,8 +40,10 @@ class RowLockForm:
         self.renew_every_seconds: float | None = context.pool.keep_alive_seconds
         self._holder = f"delivery of {context.name!r}"
 
-    def restate(self, statements: RowLockStatements) -> None:
-        """Work by these statements from now on: an index that the others named may be gone."""
+    def restate(self, types: ColumnTypes) -> None:
+        self._state(self._context.table.dialect.row_lock(self._context.table.table, types, self._context.dead_table))
+
+    def _state(self, statements: RowLockStatements) -> None:
         self._statements = statements
         self._lookout = Lookout(self._context, statements.probe)
 
@@ -54,10 +57,6 @@ class RowLockForm:
             kept, others = keys.take(await self._claim(connection))
             await self.release(others)
         return kept
-
-    def _let_go_of_key(self, delivery: Delivery) -> None:
-        if self._context.keys.let_go(delivery):
-            self._context.due(self._context.group, None)
 
     async def _claim(self, connection: Connection) -> list[Delivery]:
         """One row: each delivery has a connection of its own."""
@@ -141,18 +140,18 @@ class RowLockForm:
         except ConnectionLostError as error:
             await self._drop(connection)
             why = session_ended("the row's lock", self._limits)
-            raise self._lost(delivery, why) from error
+            raise self._context.no_longer_ours(delivery, why) from error
         except DatabaseError as error:
             await self._drop(connection)
             inline = self._statements.finish_inline
             if inline is not None and error.code == inline.no_row:
-                raise self._lost(delivery, "somebody removed the row under its lock") from None
+                raise self._context.no_longer_ours(delivery, "somebody removed the row under its lock") from None
             raise
         except BaseException:
             await self._drop(connection)
             raise
         finally:
-            self._let_go_of_key(delivery)
+            self._context.let_go_of_key(delivery)
 
     async def _carry_out(self, delivery: Delivery, connection: Connection, outcome: Ack | Reject | Nack | DeadLetter) -> None:
         context, statements = self._context, self._statements
@@ -182,8 +181,7 @@ class RowLockForm:
         """Move the row to the dead letter, or put it off where the database refuses that. Returns what falls due, and when."""
         context, statements = self._context, self._statements
         if not statements.bury or context.limit is None:
-            msg = f"row {delivery.row_id!r} of {context.name!r} cannot be dead-lettered: the subscription declares no dead_letter="
-            raise DeclarationError(msg)
+            raise context.no_dead_letter(delivery)
         if statements.savepoint is not None:
             await connection.script(statements.savepoint[0])
         try:
@@ -200,7 +198,7 @@ class RowLockForm:
     async def _write(self, delivery: Delivery, connection: Connection, statement: Statement, values: dict[str, object]) -> None:
         text, args = statement.bind({**values, "id": delivery.key})
         if not await connection.fetch(text, args):
-            raise self._lost(delivery, "somebody removed the row under its lock")
+            raise self._context.no_longer_ours(delivery, "somebody removed the row under its lock")
 
     @property
     def _gives_back(self) -> bool:
@@ -225,17 +223,10 @@ class RowLockForm:
     def _keep(self, connection: Connection) -> None:
         self._warm.append(connection)
 
-    def _lost(self, delivery: Delivery, why: str) -> LeaseLostError:
-        self._context.lost(delivery)
-        return LeaseLostError(
-            f"row {delivery.row_id!r} of {self._context.name!r} (table {self._context.table.table.qualified_name!r}) is no longer this "
-            f"delivery's: {why}"
-        )
-
     async def release(self, deliveries: Sequence[Delivery]) -> None:
         """Roll back: the rows are free at once, and no attempt was counted."""
         for delivery in deliveries:
-            self._let_go_of_key(delivery)
+            self._context.let_go_of_key(delivery)
         held = [delivery for delivery in deliveries if delivery in self._held]
         self._held.difference_update(held)
         left: list[Connection] = [delivery.hold for delivery in held]
