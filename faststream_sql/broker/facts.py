@@ -10,7 +10,7 @@ from faststream_sql.broker.broker import SQLBroker
 from faststream_sql.broker.publisher import SQLPublisher
 from faststream_sql.broker.subscriber import SQLSubscriber
 from faststream_sql.engine import Engine
-from faststream_sql.engine.forms.base import Log
+from faststream_sql.engine.log import Log
 from faststream_sql.engine.schema import Reader
 from faststream_sql.table import QueueTable
 

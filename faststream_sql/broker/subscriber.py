@@ -37,7 +37,6 @@ from faststream_sql.broker.publisher import SQLFakePublisher
 from faststream_sql.engine import (
     Ack,
     Delivery,
-    ExponentialBackoff,
     Nack,
     Outcome,
     Reject,
@@ -289,13 +288,11 @@ class SQLSubscriber(SubscriberUsecase[Delivery]):
 
     def _retry(self, delivery: Delivery) -> Nack:
         """A nack by the backoff."""
-        backoff = self._options.backoff
-        try:
-            delay = backoff_seconds(backoff, delivery.attempt, delivery.error)
-        except Exception as error:
+
+        def raised(error: Exception) -> None:
             self._say(logging.ERROR, delivery, "the backoff raised; the default delay is taken", error)
-            delay = backoff_seconds(ExponentialBackoff(), delivery.attempt, delivery.error)
-        return Nack(delay, after_error=True)
+
+        return Nack(backoff_seconds(self._options.backoff, delivery.attempt, delivery.error, raised), after_error=True)
 
     def _say(self, level: int, delivery: Delivery, text: str, error: Exception | None = None) -> None:
         self._log(level, f"row {delivery.row_id!r}, attempt {delivery.attempt}: {text}", self.get_log_context(delivery.message), error)

@@ -13,7 +13,7 @@ from faststream_sql.cli.output import FOUND, CommandError, say_aside
 from faststream_sql.cli.target import clean_error
 from faststream_sql.drivers.url import parse_url, redact_url
 from faststream_sql.engine import Engine
-from faststream_sql.engine.forms.base import Log
+from faststream_sql.engine.log import Log
 from faststream_sql.errors import DeclarationError, SQLBrokerError
 
 T = TypeVar("T")

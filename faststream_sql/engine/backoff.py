@@ -71,9 +71,20 @@ def check_backoff(backoff: Backoff) -> Backoff:
     return backoff
 
 
-def backoff_seconds(backoff: Backoff, attempt: int | None, error: BaseException | None) -> float:
-    """The delay after an error, in seconds from 0 to a year. Whatever a callable of the user's raises comes through."""
+def backoff_seconds(backoff: Backoff, attempt: int | None, error: BaseException | None, raised: Callable[[Exception], None]) -> float:
+    """The delay after an error, in seconds from 0 to a year.
+
+    What a callable of the user's raises, or answers that is no delay, goes to `raised`, and the default delay is taken.
+    """
     number = attempt if attempt is not None else 1
+    try:
+        return _answer_seconds(backoff, number, error)
+    except Exception as trouble:
+        raised(trouble)
+        return ExponentialBackoff().delay_seconds(number)
+
+
+def _answer_seconds(backoff: Backoff, number: int, error: BaseException | None) -> float:
     if backoff is None:
         return 0.0
     if isinstance(backoff, ExponentialBackoff):

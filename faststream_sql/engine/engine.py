@@ -17,7 +17,7 @@ from faststream_sql.drivers.base import Connection, Pool, Server, Use
 from faststream_sql.engine.clock import Clock, DatabaseClock
 from faststream_sql.engine.counters import Counters
 from faststream_sql.engine.delivery import Delivery
-from faststream_sql.engine.forms.base import Log
+from faststream_sql.engine.log import Log
 from faststream_sql.engine.notify import Listening, channel_of, payload_of
 from faststream_sql.engine.options import SubscriptionOptions
 from faststream_sql.engine.patience import patiently

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 from faststream_sql.drivers.base import Pool, Use
-from faststream_sql.engine.forms.base import Log
+from faststream_sql.engine.log import Log
 
 WARN_SECONDS = 3600.0
 """A limit of so much or more is long enough to say nothing of."""

@@ -11,7 +11,7 @@ import random
 
 from faststream_sql.drivers.base import Listener, Pool
 from faststream_sql.engine.clock import Clock
-from faststream_sql.engine.forms.base import Log
+from faststream_sql.engine.log import Log
 from faststream_sql.engine.wakeup import WakeupHub
 from faststream_sql.errors import ClosedError, DeclarationError, SQLBrokerError
 from faststream_sql.table.table import QueueTable

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta, timezone
 
 from faststream_sql.drivers.base import Pool, Use
 from faststream_sql.engine.clock import Clock
-from faststream_sql.engine.forms.base import Log
+from faststream_sql.engine.log import Log
 from faststream_sql.errors import ClockSkewError
 
 SAMPLES = 3

@@ -247,12 +247,6 @@ class Subscription:
         most = self.options.max_attempts
         return most is not None and delivery.attempt is not None and delivery.attempt >= most
 
-    def backoff_seconds(self, delivery: Delivery) -> float:
-        """The delay before the next try of a delivery that failed."""
-        if self._workers is None:
-            return 0.0
-        return self._workers.backoff_seconds(delivery)
-
     async def stop(self, graceful_seconds: float | None) -> None:
         """Stop, as `Workers.stop` says. Safe before, during and after a start, and twice."""
         self._starts += 1

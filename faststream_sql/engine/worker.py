@@ -7,7 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar
 
-from faststream_sql.engine.backoff import Backoff, ExponentialBackoff, backoff_seconds
+from faststream_sql.engine.backoff import Backoff, backoff_seconds
 from faststream_sql.engine.delivery import Delivery
 from faststream_sql.engine.forms.base import Context, Form
 from faststream_sql.engine.outcome import DeadLetter, Nack, attempts_spent
@@ -69,7 +69,7 @@ class Handling:
         """Where the row itself cannot wait, its worker does: nothing must spin, and a failed head keeps its place."""
         outcome, table = delivery.outcome, self._context.table.table
         if delivery.unsettled and table.form != "lease":  # nothing holds the row any more: it would be claimed at once
-            return min(self.backoff_seconds(delivery), UNSETTLED_SECONDS)
+            return min(self._backoff_seconds(delivery), UNSETTLED_SECONDS)
         if not isinstance(outcome, Nack) or not outcome.delay_seconds:
             return 0.0
         if table.fifo and outcome.after_error and table.form == "row_lock":
@@ -80,17 +80,15 @@ class Handling:
         """Nobody settled the row: it is tried again by the backoff."""
         self._context.log(logging.WARNING, f"{self.describe(delivery)} was left unsettled, and is tried again")
         try:
-            await delivery.settle(Nack(self.backoff_seconds(delivery), after_error=True))
+            await delivery.settle(Nack(self._backoff_seconds(delivery), after_error=True))
         except SQLBrokerError as error:
             self._context.log(logging.ERROR, f"{self.describe(delivery)} was not settled: {error}", error)
 
-    def backoff_seconds(self, delivery: Delivery) -> float:
-        """The delay that the backoff answers for a failed delivery; the default one where a callable of the user's raises."""
-        try:
-            return backoff_seconds(self._backoff, delivery.attempt, delivery.error)
-        except Exception as error:
+    def _backoff_seconds(self, delivery: Delivery) -> float:
+        def raised(error: Exception) -> None:
             self._context.log(logging.ERROR, f"the backoff of {self._context.name!r} raised; the default delay is taken", error)
-            return backoff_seconds(ExponentialBackoff(), delivery.attempt, delivery.error)
+
+        return backoff_seconds(self._backoff, delivery.attempt, delivery.error, raised)
 
     async def renew(self, every_seconds: float) -> None:
         """Prolong the leases of all deliveries together, each half lease; a failed renewal is tried again soon. Runs until cancelled."""
@@ -252,10 +250,6 @@ class Workers:
             if not tasks[number].done():
                 text = f"the handler of {self._handling.describe(delivery)} does not end on its cancellation; it is left behind"
                 self._context.log(logging.WARNING, text)
-
-    def backoff_seconds(self, delivery: Delivery) -> float:
-        """As `Handling.backoff_seconds`."""
-        return self._handling.backoff_seconds(delivery)
 
     async def _bounded(self, work: Awaitable[None], complaint: str) -> None:
         try:

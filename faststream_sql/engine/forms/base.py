@@ -16,6 +16,7 @@ from faststream_sql.drivers.base import Connection, Pool, Row
 from faststream_sql.engine.clock import Clock
 from faststream_sql.engine.counters import QueueCounters
 from faststream_sql.engine.delivery import Delivery
+from faststream_sql.engine.log import Log
 from faststream_sql.engine.outcome import Limit, Outcome
 from faststream_sql.engine.tables import OpenTable
 from faststream_sql.errors import ConnectionLostError, DatabaseError, DataError, DeclarationError, LeaseLostError, StatementError
@@ -24,12 +25,6 @@ from faststream_sql.table.table import QueueTable
 UNBURIED_SECONDS = 60.0
 """How long a row waits whose move to the dead letter was refused."""
 LAST_MOMENT = datetime(9999, 12, 31, tzinfo=timezone.utc)
-
-
-class Log(Protocol):
-    """Where the engine says what happened: a level of `logging`, a text, and the error if there is one."""
-
-    def __call__(self, level: int, text: str, error: BaseException | None = None) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
